@@ -3,20 +3,18 @@
 #
 #   ./make-tables.sh OUT BUDGET MODEL...     ./make-tables.sh tables 1h deepseek-v3 qwen3-235b-a22b
 #
-# BUDGET is the time of each model's sweep. OUT/MODEL is the sweep's run directory, OUT/table.json
-# the merged table, and OUT/receipt.json the result of measuring rows of that table again. A second
-# start resumes interrupted sweeps and keeps finished ones. If LIMIT is set, the script ends after about
-# LIMIT seconds, with a table of the finished sweeps. KEPT is the folder OUT of an earlier start on a
-# machine with the same key; the script continues the sweeps in it. These variables change the sweeps:
+# BUDGET is the time of each model's sweep. OUT/MODEL is the run directory of the sweep, and OUT/table.json is the
+# merged table. Rows of this table are measured again, with the result in OUT/receipt.json. A second start resumes
+# interrupted sweeps. If LIMIT is set, the script ends after about LIMIT seconds, with a table of the finished sweeps.
+# KEPT is an earlier OUT of a machine with the same key; its sweeps are continued. More variables:
 BACKEND=${BACKEND:-cuda}
 RANKS=${RANKS:-0}
 TOKENS=${TOKENS:-1,8,32,128,512,2048,8192}
 DTYPES=${DTYPES:-fp8,bf16}
-# The last routing is fitted to real text: log-normal popularity, with the Gini coefficient of DeepSeek-V2-Lite and
-# Qwen3.5 (DODOCO, arXiv 2605.20982).
+# The Gini coefficient is that of DeepSeek-V2-Lite and Qwen3.5 (DODOCO, arXiv 2605.20982).
 ROUTINGS=${ROUTINGS:-uniform,zipf:1.0,hotrank,lognormal:gini=0.25}
 STRATEGY=${STRATEGY:-auto}
-SWEEP=${SWEEP:-} # more flags of the sweeps, such as --space tables-space.yaml
+SWEEP=${SWEEP:-} # more flags, such as --space tables-space.yaml
 EPBENCH=${EPBENCH:-./epbench}
 LIMIT=${LIMIT:-}
 KEPT=${KEPT:-}
@@ -41,7 +39,7 @@ bounded() {
   timeout -s INT -k 15 "$seconds" "$EPBENCH" "$@"
 }
 
-# ended RUN succeeds if the sweep has ended; else "finished" is the zero time.
+# ended RUN succeeds if the sweep has ended. Before the end, "finished" is the zero time.
 ended() { test -f "$1/table.json" && ! grep -q '"finished": "0001-' "$1/run.json"; }
 
 for model; do

@@ -3,8 +3,7 @@ package native
 
 import "embed"
 
-// Sources holds include/ and kernels/. An #include names a device source by its path below one of
-// these folders.
+// Sources holds the folders include and kernels, which are the include path of device code.
 //
 //go:embed include/*.h kernels/*/*.cuh
 var Sources embed.FS

@@ -1,6 +1,5 @@
 // Command mutation puts faults into C, Go, Python and device code, one at a time, and runs the test that
-// should notice each fault. The YAML files of this folder list the faults. CONTRIBUTING.md says how to add
-// one.
+// should notice the fault. Each LIST is a YAML file with faults.
 //
 //	go run ./native/mutation [-only WORD] [-keep DIR] LIST...
 package main
@@ -18,17 +17,17 @@ import (
 // A List holds faults of one language, and the tests that should notice them.
 type List struct {
 	Title   string          `yaml:"title"`
-	Prepare string          `yaml:"prepare"` // shell command that is run once, before any fault is in the tree
+	Prepare string          `yaml:"prepare"` // shell command that runs once, before all tests
 	Tests   map[string]Test `yaml:"tests"`
 	Faults  []Fault         `yaml:"faults"`
 }
 
 // A Test is a shell command that fails if it notices a fault.
 type Test struct {
-	Build   string `yaml:"build"`   // if this command fails, the fault does not count
-	Run     string `yaml:"run"`     // run at the top of the tree
-	Seconds int    `yaml:"seconds"` // a run that takes longer counts as failed
-	Needs   string `yaml:"needs"`   // shell command that fails on hosts where the test cannot run
+	Build   string `yaml:"build"`   // if it fails, the fault does not count
+	Run     string `yaml:"run"`     // runs at the top of the tree
+	Seconds int    `yaml:"seconds"` // a longer run counts as failed
+	Needs   string `yaml:"needs"`   // fails on hosts that cannot run the test
 }
 
 // A Fault replaces a text that occurs once in a file.
@@ -36,8 +35,8 @@ type Fault struct {
 	File   string `yaml:"file"`
 	Text   string `yaml:"text"`
 	With   string `yaml:"with"`
-	Breaks string `yaml:"breaks"` // what would go wrong for a user
-	Test   string `yaml:"test"`   // name of the test that should notice
+	Breaks string `yaml:"breaks"` // harm to a user
+	Test   string `yaml:"test"`   // the test that should notice
 }
 
 // readList reads a list and checks that each fault is complete.
@@ -65,7 +64,7 @@ func readList(path string) (List, error) {
 
 func (f Fault) String() string { return f.File + ": " + f.Breaks }
 
-// put writes the file with the fault to the tree, and returns the file's right content.
+// put puts the fault into its file below `tree`, and returns the file's content without the fault.
 func (f Fault) put(tree string) (right []byte, err error) {
 	path := filepath.Join(tree, f.File)
 	right, err = os.ReadFile(path)

@@ -58,15 +58,15 @@ func mutateAll(ctx context.Context, lists []string, only, keep string) error {
 	return nil
 }
 
-// A workTree is the copy of the repository into which faults are put.
+// A workTree is a copy of the repository, in dir/tree.
 type workTree struct {
-	ctx      context.Context // when it ends, commands are killed
+	ctx      context.Context // its end kills commands
 	dir      string
 	prepared map[string]bool
 }
 
-// copyTree copies the files of the current folder that git does not ignore, and links the downloads of make
-// cuda-deps. Files that are equal already keep their time, so that make does not build them again.
+// copyTree copies the files of the current folder that git does not ignore to `dir`, and links the CUDA downloads.
+// Equal files keep their time, so that make does not build them again.
 func copyTree(ctx context.Context, dir string) (workTree, error) {
 	dir, err := filepath.Abs(dir)
 	if err != nil {
@@ -94,7 +94,7 @@ done`, dir)
 	return workTree{ctx, dir, map[string]bool{}}, err
 }
 
-// removeOthers removes files of an earlier copy that the repository no longer has, but keeps what make wrote.
+// removeOthers removes files of an earlier copy that are not among `names`, but keeps bin folders.
 func removeOthers(tree string, names []string) error {
 	known := map[string]bool{}
 	for _, name := range names {
@@ -112,7 +112,7 @@ func removeOthers(tree string, names []string) error {
 		return nil
 	})
 	if errors.Is(err, os.ErrNotExist) {
-		return nil // the first copy
+		return nil
 	}
 	return err
 }
@@ -136,7 +136,7 @@ func copyFile(from, to string) error {
 	return os.WriteFile(to, text, info.Mode().Perm())
 }
 
-// mutate puts each fault of a list into the tree, and prints whether its test noticed.
+// mutate tries each fault of a list that `only` matches, and prints the results.
 func (w workTree) mutate(l List, only *regexp.Regexp) error {
 	var s score
 	for _, f := range l.Faults {
@@ -150,15 +150,15 @@ func (w workTree) mutate(l List, only *regexp.Regexp) error {
 	return s.print(l.Title)
 }
 
-// A score counts the faults that were noticed, left out or wrong, and lists the survivors. A noticed fault is
-// late if its test did not fail before the time limit.
+// A score counts faults. A noticed fault is late if its test failed only by the time limit. A survivor is a fault
+// that no test noticed.
 type score struct {
 	noticed, late, left, wrong int
 	survivors                  []Fault
 }
 
-// try puts one fault into the tree and adds to the score. It returns an error if the test fails without a fault,
-// or the run was interrupted.
+// try puts one fault into the tree, runs its test and adds to the score. It returns an error if the test fails without
+// a fault, or if the run was interrupted.
 func (w workTree) try(l List, f Fault, s *score) error {
 	test := l.Tests[f.Test]
 	if test.Needs != "" && w.run(test.Needs, 60) != nil {
@@ -228,9 +228,9 @@ type verdict string
 
 const (
 	noticed  verdict = "noticed "
-	late     verdict = "TOO LATE" // noticed, but only by the time limit
+	late     verdict = "TOO LATE" // the test exceeded its time limit
 	survives verdict = "SURVIVES"
-	wrong    verdict = "NO FAULT" // the text is not in the file, or the file does not compile
+	wrong    verdict = "NO FAULT" // cannot be put in, or does not compile
 )
 
 // judge runs the test of a fault. The error is the reason for the verdict wrong.
@@ -282,8 +282,8 @@ func (w workTree) run(command string, seconds int) error {
 
 var errLate = errors.New("took too long")
 
-// sh runs a shell command in a new session, and kills all processes of the session when ctx ends. To kill the process
-// group would not be enough, because the program timeout starts a group of its own.
+// sh runs a shell command in a new session. When ctx ends, sh kills all processes of the session; killing the process
+// group would miss children of the program timeout, which starts its own group.
 func sh(ctx context.Context, dir string, out *os.File, command string, args ...string) error {
 	cmd := exec.CommandContext(ctx, "bash", append([]string{"-c", command}, args...)...)
 	cmd.Dir, cmd.Stdout, cmd.Stderr = dir, out, out

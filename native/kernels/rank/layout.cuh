@@ -1,28 +1,26 @@
 /* The memory of the kernels of layout rank. A token has one row on each rank that has any of its experts.
  *
  * A message holds the token, its local experts and their weights. The receiver polls the words of the message until
- * none of them is all ones, copies them to the output, and writes all ones back: there is no fence and no flag. A
+ * none of them is all ones. It copies them to the output and writes all ones back. There is no fence and no flag. A
  * word of 32 bits (64 bits in counts) must arrive as a whole; different words may arrive in any order.
  *
- * With segments (EP_PACKED 0) each sender has max_tokens rows of the output, and the position of a row depends only
- * on the sender's own tokens. With packed rows (EP_PACKED 1) the rows of a sender follow the rows of the rank before
- * it, so the receiver adds the counts of the ranks before the sender.
+ * If EP_PACKED is 0, each sender has max_tokens rows of the output. If it is 1, the rows of a sender directly follow
+ * the rows of the rank before the sender.
  *
- * Why no barrier is needed between calls: a call of dispatch ends only when the counts of every rank have arrived,
- * and a rank sends them only after all its earlier calls have ended. So no rank is ever more than one call ahead, and
- * two sets of messages and counts are enough. Combine waits for the start words.
+ * Calls need no barrier between them: a dispatch ends only when the counts of every rank have arrived, and a rank
+ * sends its counts only after all its earlier calls have ended. So no rank is more than one call ahead, and two sets
+ * of messages and counts are enough. Combine waits for the start words.
  *
- * dispatch_rank_home waits for all ranks before it stores anything. A rank that has begun a call no longer needs the
- * output of the call before, so senders may store rows there. The messages of dispatch_rank_home are only the scales
- * and the head of a row, in the same slots. */
+ * dispatch_rank_home waits for all ranks before it stores rows in their outputs. Its messages are only the scales and
+ * the head of a row. */
 #pragma once
 
 #include "common/call.cuh"
 #include "common/token.cuh"
 
-/* Regions of the state, in the order of kernels/cuda/declare/rank.go. R is the number of ranks, T max_tokens, K
- * top-k, H hidden. "All ones", "Zeroed": contents before the first call. Dispatch writes nothing here for combine:
- * the data that combine needs is in the outputs of dispatch, so that calls may be combined in any order. */
+/* Regions of the state, in the order of kernels/cuda/declare/rank.go. R is the number of ranks, T is max_tokens, H is
+ * hidden. "All ones" and "Zeroed" are the contents before the first call. Combine reads the outputs of dispatch
+ * instead of these regions, so that calls may be combined in any order. */
 enum RankRegion {
   RANK_COUNTS,  /* [2][R source][R] u64: call << 32 | number of rows from the source for a rank. Zeroed */
   RANK_SLOTS,   /* [2][R source][T][RANK_SLOT_BYTES]. All ones */
@@ -35,22 +33,21 @@ static const uint32_t RANK_ELSEWHERE = 0xfffeu; /* the expert is on another rank
 /* A message: elements, scales, then RANK_HEAD words: the token, K local experts, K weights. */
 static const uint32_t RANK_HEAD = 1 + 2 * EP_TOPK;
 static const uint32_t RANK_HEAD_LANE = (RANK_HEAD + 31) / 32; /* words of a lane */
-static const uint32_t RANK_SLOT_BYTES = ep_up(EP_PAYLOAD + (EP_TOKEN_SCALES + RANK_HEAD) * 4, 128); /* a multiple of a cache line */
+static const uint32_t RANK_SLOT_BYTES = ep_up(EP_PAYLOAD + (EP_TOKEN_SCALES + RANK_HEAD) * 4, 128);
 
-/* Returns this warp's number among the receiving warps. Warps are numbered in turn over blocks: first one warp of
- * every block, then the next warp of every block, and so on. If blocks both send and receive, receiving begins with
- * the last warps and sending with the first, so that with little work no warp does both. */
+/* Returns this warp's number among the receiving warps: first one warp of every block, then the next warp of every
+ * block, and so on. If blocks both send and receive, the last warps receive first and the first warps send first, so
+ * that with little work no warp does both. */
 EP_DEVICE uint32_t rank_receiver(const EpCall &c) {
   if (c.receivers == 0) return (c.warps - 1 - c.warp) * c.senders + c.block;
   return c.warp * c.receivers + c.block - c.senders;
 }
 EP_DEVICE uint32_t rank_receiving_warps(const EpCall &c) { return (c.receivers == 0 ? c.senders : c.receivers) * c.warps; }
 
-/* Messages of a source are received about in the order in which they are sent. Each block of the source has a run of
- * tokens, and all blocks send at the same time: the first message of every block, then the second message of every
- * block, and so on. So of `rows` messages about every (rows/senders)-th is the first of a block. A position in this
- * order is called a turn. rank_turns returns the number of turns. rank_turn returns the message (place) of turn i, or
- * a number of at least `rows` if there is none. */
+/* Messages of a source are received about in the order in which they are sent: the first message of every block, then
+ * the second message of every block, and so on. A position in this order is called a turn. rank_turns returns the
+ * number of turns of `rows` messages. rank_turn returns the message of turn i, or at least `rows` if turn i has no
+ * message. */
 EP_DEVICE uint32_t rank_turns(const EpCall &c, uint32_t rows) { return (rows + c.senders - 1) / c.senders * c.senders; }
 EP_DEVICE uint32_t rank_turn(const EpCall &c, uint32_t i, uint32_t rows) {
   uint32_t each = (rows + c.senders - 1) / c.senders;
@@ -71,8 +68,8 @@ EP_DEVICE uint8_t *rank_slot(const EpArgs &a, int owner, uint32_t call, int sour
 }
 EP_DEVICE uint32_t *rank_slot_head(uint8_t *slot) { return reinterpret_cast<uint32_t *>(slot + EP_PAYLOAD) + EP_TOKEN_SCALES; }
 
-/* These functions return the outputs of a dispatch. rank_places, which follows rank_left_tokens in memory, has for
- * each token of this rank its place among this rank's own rows. */
+/* Return the outputs of a dispatch. rank_places has the place of each of this rank's tokens among the rank's own
+ * rows. */
 EP_DEVICE uint8_t *rank_left(const EpArgs &a) { return a.out; }
 EP_DEVICE uint32_t *rank_left_scales(const EpArgs &a) { return reinterpret_cast<uint32_t *>(a.out_scales); }
 EP_DEVICE uint32_t *rank_left_counts(const EpArgs &a) { return a.row_offsets; }

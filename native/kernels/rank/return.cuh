@@ -11,8 +11,8 @@ EP_DEVICE const uint4 *rank_y(const EpArgs &a, uint64_t row, uint32_t column) {
   return reinterpret_cast<const uint4 *>(reinterpret_cast<const uint8_t *>(a.y) + row * RANK_ROW + column);
 }
 
-/* Lane r holds the number of rows that came from rank r, and the number of the first of them. If rank r was lost
- * after the dispatch, its rows are not sent. */
+/* Lane r holds the number of rows from rank r, and the first of these rows. If rank r was lost after the dispatch,
+ * no rows are sent to it. */
 struct RankRows {
   uint32_t rows, first;
 };
@@ -21,7 +21,7 @@ EP_DEVICE RankRows rank_rows(const EpArgs &a, uint32_t lane) {
   uint32_t word = a.row_offsets[lane], most = static_cast<uint32_t>(a.max_tokens);
   RankRows of = {word, lane * most};
   if (EP_PACKED) of = {a.row_offsets[lane + 1] - word, word};
-  /* If a broken dispatch wrote wrong offsets, they must not lead out of y. */
+  /* Wrong offsets must not lead out of y. */
   if (of.rows > most || of.first > a.max_rows - of.rows) of = {0, 0};
   return of;
 }

@@ -1,7 +1,7 @@
-/* Functions for all dispatches of layout rank. They handle the units of a token, the head of a message with the
- * token's local experts and weights, and the rows of the output.
+/* Functions for all dispatches of layout rank.
  *
- * Compile-time: EP_UNIT_BYTES, message bytes that a warp moves at a time; EP_RAW, see common/message.cuh. */
+ *   EP_UNIT_BYTES  message bytes that a warp moves at a time (a unit)
+ *   EP_RAW         see common/message.cuh */
 #pragma once
 
 #include "common/message.cuh"
@@ -10,7 +10,7 @@
 static const uint32_t RANK_STEP = EP_UNIT_BYTES / 512; /* vectors of a lane */
 static const uint32_t RANK_UNITS = (EP_VECTORS + 32 * RANK_STEP - 1) / (32 * RANK_STEP); /* units in a message */
 
-/* rank_out and rank_out_scale return addresses in this rank's output, for this rank's own stores. */
+/* Return addresses in this rank's output. */
 EP_DEVICE uint4 *rank_out(const EpArgs &a, uint64_t row) { return reinterpret_cast<uint4 *>(rank_left(a) + row * EP_PAYLOAD); }
 EP_DEVICE uint32_t *rank_out_scale(const EpArgs &a, uint64_t row, uint32_t vector) {
   return rank_left_scales(a) + row * EP_TOKEN_SCALES + vector / 8;
@@ -34,7 +34,7 @@ EP_DEVICE void rank_put_head(const EpArgs &a, uint32_t source, uint64_t row, uin
   }
 }
 
-/* The vectors of a token that a warp moves at a time, before the cast. */
+/* A lane's vectors of one unit, before the cast. */
 struct RankUnit {
   EpInput in[RANK_STEP];
 };

@@ -1,26 +1,25 @@
-/* Messages without elements: the scales and the head of a row. A sender writes them after the elements of the row,
- * and the receiver polls them; when they have arrived, the elements have arrived too. */
+/* Messages without elements. A sender writes the elements of a row to the output, and then the scales and the head of
+ * the row as a message. When the message has arrived, the elements have arrived too. */
 #pragma once
 
 #include "rank/counts.cuh"
 #include "rank/rows.cuh"
 
-static const uint32_t RANK_SCALE_LANE = (EP_TOKEN_SCALES + 31) / 32; /* number of scales of a lane: lane, lane + 32, ... */
-static const uint32_t RANK_TAIL = EP_TOKEN_SCALES + RANK_HEAD;       /* number of words of a message, which has no elements here */
-static const uint32_t RANK_TAIL_LANE = (RANK_TAIL + 31) / 32;
-static const uint32_t RANK_TAILS = 4; /* messages that a warp polls together; other numbers were not tried */
+static const uint32_t RANK_SCALE_LANE = (EP_TOKEN_SCALES + 31) / 32; /* scales of a lane */
+static const uint32_t RANK_TAIL = EP_TOKEN_SCALES + RANK_HEAD;       /* words of a message */
+static const uint32_t RANK_TAIL_LANE = (RANK_TAIL + 31) / 32;        /* words of a message in a lane */
+static const uint32_t RANK_TAILS = 4; /* messages that a warp polls together */
 static const uint32_t RANK_PEERS = EP_RANKS > 1 ? EP_RANKS - 1 : 1;
 
 /* ---- sending ---- */
 
-/* The scales of a token in the order in which they are stored: word i * 32 + lane. */
+/* The scales of a token: word[i] of a lane is scale i * 32 + lane. */
 struct RankScales {
-  uint32_t word[RANK_SCALE_LANE + 1]; /* one extra element, because dtypes without scales would have none */
+  uint32_t word[RANK_SCALE_LANE + 1]; /* one more, because C++ has no empty arrays */
 };
 
-/* Passes each scale to the lane that stores it. In a step each lane has one vector, and every eighth lane has a
- * scale. The function keeps the scales of all steps, so that they are stored together. Otherwise each step would
- * store four. */
+/* Passes each scale of a step to the lane that stores it. In a step every eighth lane has a scale. The scales of all
+ * steps are kept, so that they are stored together. */
 EP_DEVICE void rank_keep_scales(uint32_t lane, uint32_t step, uint32_t scale, RankScales &kept) {
   uint32_t word = __shfl_sync(EP_FULL_WARP, scale, lane % 4 * 8);
 #pragma unroll
@@ -28,9 +27,8 @@ EP_DEVICE void rank_keep_scales(uint32_t lane, uint32_t step, uint32_t scale, Ra
     if (step / 8 == i && lane / 4 == step % 8) kept.word[i] = word;
 }
 
-/* Ends a token whose elements are stored: it writes scales and head to the token's rows on this rank and to the slots
- * of other ranks. Before these writes there are a barrier of the warp and then a fence, so that the warp's stores of
- * elements come first. */
+/* Writes the scales and the head of a token to its row on this rank and to the slots of other ranks. The barrier and
+ * the fence before these writes ensure that the warp's stores of elements come first. */
 EP_DEVICE void rank_home_end(const EpArgs &a, const EpCall &c, const RankHomeShared &s, uint32_t token, uint32_t i, const RankScales &kept) {
   __syncwarp();
   fence_acq_rel_sys();
@@ -59,14 +57,14 @@ EP_DEVICE void rank_home_end(const EpArgs &a, const EpCall &c, const RankHomeSha
 
 /* ---- receiving ---- */
 
-/* The words of a message in the registers of a warp: word i * 32 + lane. */
+/* A message in the registers of a warp: word[i] of a lane is word i * 32 + lane. */
 struct RankTailWords {
   uint32_t source, place;
   bool exists;
   uint32_t word[RANK_TAIL_LANE];
 };
 
-/* Returns the message of job `job`. Jobs are numbered in the order in which senders send their tokens. */
+/* Returns the message with number `job`, without its words. Messages are numbered about in the order of sending. */
 EP_DEVICE RankTailWords rank_tail(const EpCall &c, const RankHomeShared &s, int rank, uint32_t job) {
   RankTailWords m;
   m.source = (static_cast<uint32_t>(rank) + 1 + job % RANK_PEERS) % EP_RANKS;
@@ -99,7 +97,7 @@ EP_DEVICE bool rank_wait_tails(const EpArgs &a, const EpCall &c, RankTailWords (
   }
 }
 
-/* Writes scales and head of a message to its row, and empties the slot with all ones. */
+/* Writes the scales and the head of a message to its row, and all ones to its slot. */
 EP_DEVICE void rank_take_tail(const EpArgs &a, const EpCall &c, const RankHomeShared &s, const RankTailWords &m) {
   uint64_t row = s.first[m.source] + static_cast<uint64_t>(m.place);
   uint32_t *words = ep_slot_scale(rank_slot(a, a.rank, c.number, m.source, m.place), 0);

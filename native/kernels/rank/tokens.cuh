@@ -1,19 +1,19 @@
-/* Finds which of this rank's tokens go to which rank, and the place of each among this rank's tokens for that rank.
- * The places depend only on the top-k ids and are the same in every run; no atomics on global memory are needed. */
+/* Finds to which ranks each of this rank's tokens goes, and the token's place among this rank's tokens for each of
+ * those ranks. The places depend only on the top-k ids, so they are the same in every run. */
 #pragma once
 
 #include "common/block.cuh"
 #include "common/ids.cuh"
 #include "rank/layout.cuh"
 
-/* A tile of a run of tokens: one token for each thread. Bit i of goes[g][r] is set if token i of group g, which has
- * 32 tokens, goes to rank r. */
+/* A tile has one token for each thread, in groups of 32. Bit i of goes[g][r] is set if token i of group g goes to
+ * rank r. */
 static const uint32_t RANK_GROUPS = EP_THREADS / 32;
 struct RankTile {
   uint32_t goes[RANK_GROUPS][EP_RANKS];
-  uint32_t before[RANK_GROUPS][EP_RANKS]; /* number of tokens before the group that go to the rank */
-  uint32_t base[EP_RANKS];                /* number of tokens before the tile that go to the rank */
-  uint32_t all[EP_RANKS];                 /* number of all this rank's tokens that go to the rank; only in blocks that count all */
+  uint32_t before[RANK_GROUPS][EP_RANKS]; /* tokens before the group that go to the rank */
+  uint32_t base[EP_RANKS];                /* tokens before the tile that go to the rank */
+  uint32_t all[EP_RANKS];                 /* all this rank's tokens for the rank, if counted */
 };
 
 /* Returns the ranks of a token's experts, one bit for each. */
@@ -27,11 +27,10 @@ EP_DEVICE uint32_t rank_mask(const EpArgs &a, uint32_t token) {
   return mask;
 }
 
-/* The number of tokens whose ids a thread loads at once when it counts. */
-static const uint32_t RANK_LOOKS = 4;
+static const uint32_t RANK_LOOKS = 4; /* tokens whose ids a counting thread loads at once */
 
-/* Adds to `into` the number of tokens of [begin, end) that go to each rank. All threads of the block call it; begins
- * and ends with a barrier. */
+/* Adds to `into` the number of tokens of [begin, end) that go to each rank. All threads of the block call this
+ * function. It begins and ends with a barrier. */
 EP_DEVICE void rank_count_tokens(const EpArgs &a, const EpCall &c, uint32_t begin, uint32_t end, uint32_t (&into)[EP_RANKS]) {
   __syncthreads();
   uint32_t mine = 0;
@@ -54,7 +53,7 @@ EP_DEVICE void rank_count_tokens(const EpArgs &a, const EpCall &c, uint32_t begi
   __syncthreads();
 }
 
-/* Waits for the first c.warps warps, which find places together. With EP_STAGED the other warps receive meanwhile. */
+/* Waits for the first c.warps warps, which find places. With EP_STAGED the other warps receive meanwhile. */
 EP_DEVICE void rank_meet(const EpCall &c) {
 #ifdef EP_STAGED
   bar_sync(1, c.warps * 32);
@@ -63,7 +62,7 @@ EP_DEVICE void rank_meet(const EpCall &c) {
 #endif
 }
 
-/* Records the ranks to which this thread's token goes. */
+/* Records in the tile to which ranks this thread's token goes. */
 EP_DEVICE void rank_mark(const EpCall &c, RankTile &t, uint32_t mask) {
 #pragma unroll
   for (int r = 0; r < EP_RANKS; r++) {
@@ -72,7 +71,8 @@ EP_DEVICE void rank_mark(const EpCall &c, RankTile &t, uint32_t mask) {
   }
 }
 
-/* Counts the tokens before each of the first `groups` groups that go to rank `lane`, from `before` on. Returns their end. */
+/* Counts tokens that go to rank `lane`. Starting from `before`, it stores the number before each of the first `groups`
+ * groups, and returns the number after them. */
 EP_DEVICE uint32_t rank_scan(const EpCall &c, RankTile &t, uint32_t before, uint32_t groups) {
   for (uint32_t g = 0; g < groups; g++) {
     t.before[g][c.lane] = before;
@@ -81,8 +81,8 @@ EP_DEVICE uint32_t rank_scan(const EpCall &c, RankTile &t, uint32_t before, uint
   return before;
 }
 
-/* Finds the places of tokens [first, end), at most one for each thread of the first c.warps warps, which call it.
- * `base` holds the number of tokens before them and is advanced. Begins and ends with a barrier. */
+/* Finds the places of tokens [first, end) and adds these tokens to `base`. The first c.warps warps call it, with at
+ * most one token for each thread. It begins and ends with a barrier. */
 EP_DEVICE void rank_place_tile(const EpArgs &a, const EpCall &c, RankTile &t, uint32_t first, uint32_t end) {
   uint32_t token = first + threadIdx.x;
   uint32_t mask = token < end ? rank_mask(a, token) : 0;
@@ -93,9 +93,8 @@ EP_DEVICE void rank_place_tile(const EpArgs &a, const EpCall &c, RankTile &t, ui
   rank_meet(c);
 }
 
-/* rank_one_tile returns whether there is a thread for each token of this rank. Then rank_place_all finds the places
- * of all tokens and reads the ids only once. It sets `all` to the number of tokens for each rank. It ends with a
- * barrier; no thread may use the tile when it is called. */
+/* Returns whether a block has a thread for each token of this rank. If so, rank_place_all finds the places of all
+ * tokens and sets `all`. It ends with a barrier. No thread may use the tile when rank_place_all is called. */
 EP_DEVICE bool rank_one_tile(const EpArgs &a) { return static_cast<uint32_t>(a.tokens) <= EP_THREADS; }
 EP_DEVICE void rank_place_all(const EpArgs &a, const EpCall &c, RankTile &t) {
   uint32_t tokens = static_cast<uint32_t>(a.tokens), groups = ceil_div(tokens, 32);
@@ -106,14 +105,14 @@ EP_DEVICE void rank_place_all(const EpArgs &a, const EpCall &c, RankTile &t) {
   __syncthreads();
 }
 
-/* rank_goes returns whether token `i` of the tile goes to a rank, and rank_place returns its place there. */
+/* rank_goes returns whether token `i` of the tile goes to rank `to`. rank_place returns its place there. */
 EP_DEVICE bool rank_goes(const RankTile &t, uint32_t i, int to) { return (t.goes[i / 32][to] >> (i % 32) & 1u) != 0; }
 EP_DEVICE uint32_t rank_place(const RankTile &t, uint32_t i, int to) {
   return t.before[i / 32][to] + __popc(t.goes[i / 32][to] & ((1u << (i % 32)) - 1));
 }
 
-/* The part of this rank's tokens that a sending block has. With fewer tokens than blocks, `share` blocks share a
- * token: each takes every share-th unit. */
+/* The tokens [begin, end) that a block sends. If there are fewer tokens than blocks, `share` blocks share a token:
+ * each block takes every share-th unit, from unit `turn` on. */
 struct RankRun {
   uint32_t begin, end, turn, share;
 };
@@ -124,7 +123,7 @@ EP_DEVICE RankRun rank_run(const EpArgs &a, const EpCall &c) {
   return {min(run * each, tokens), min((run + 1) * each, tokens), c.block % share, share};
 }
 
-/* Initialises the shared words of a dispatch. The functions that read them begin with a barrier. */
+/* Initialises the shared words of a dispatch, without a barrier. */
 template <class Shared>
 EP_DEVICE void rank_begin(Shared &s) {
   if (threadIdx.x == 0) s.failed = 0;

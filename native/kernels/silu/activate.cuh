@@ -1,25 +1,19 @@
-/* SwiGLU between an expert's two matrix products: z = gate/(1+exp(-gate)) * up in float32. The host does not know how
- * many rows are valid: the kernel reads the number from the last row offset, and writes no row beyond it.
+/* SwiGLU between an expert's two matrix products: z = gate/(1+exp(-gate)) * up in float32. The kernel reads the number
+ * of valid rows from the last row offset, because the host does not know it.
  *
  *   EP_HIDDEN       D, the columns of the output
  *   EP_INTERLEAVED  1: columns gate0, up0, gate1, up1, ...; 0: all gates, then all ups
- *   EP_CLAMP        1: the clamped variant of gpt-oss, with limit and alpha of the arguments
- *   EP_IN_FLIGHT    number of pieces of 256 columns that are being loaded while a warp
- *                   computes another piece
+ *   EP_CLAMP        1: the clamped variant of gpt-oss, with the arguments limit and alpha
+ *   EP_IN_FLIGHT    pieces (of 256 columns) that a warp loads while it computes another piece
  *
- * A call moves 4.5 to 6 bytes for each element and executes 15 to 30 instructions on it. So memory limits its time,
- * if enough loads are in flight: with a latency of 0.7 us and 4.3 TB/s each of 132 SMs needs 0.7 us x 4.3 TB/s / 132
- * = 23 KB in flight. A warp's piece is 1 KB. If a load waited until all pieces before it are computed, memory would
- * be idle in the meantime: this was a quarter of the time. */
+ * Memory limits the time, if enough loads are in flight. With a latency of 0.7 us and 4.3 TB/s each of 132 SMs needs
+ * 0.7 us x 4.3 TB/s / 132 = 23 KB in flight. The input of a piece is 1 KB. */
 #pragma once
 
 #include "common/fp8.cuh"
 
-/* Returns x / (1 + exp(-y)). Up to |y| = 12 its error is at most 5 in ten million. No output of 8 bits or fewer shows
- * such an error, and for a scale the oracle allows an error of 1 in a million. expf and a division would take twice
- * the instructions. The product in the exponent is rounded; `lost` is the rounding error, which is added again. If y
- * is beyond the bounds of `inside`, the quotient is 0 or x anyway; without the bounds an infinite y would make `lost`
- * NaN. */
+/* Returns x / (1 + exp(-y)). Up to |y| = 12 the relative error is at most 5e-7; the oracle allows scales an error of
+ * 1e-6. `lost` corrects the rounding of the exponent. The bounds of `inside` keep `lost` finite if y is infinite. */
 EP_DEVICE float silu_gate(float x, float y) {
 #ifdef EP_EMULATE
   const float d = __fadd_rn(1.0f, expf(-y));
@@ -43,7 +37,7 @@ EP_DEVICE float silu_clamped(float gate, float up, float limit, float alpha) {
   return __fmul_rn(__fadd_rn(u, 1.0f), silu_gate(g, __fmul_rn(alpha, g)));
 }
 
-/* The input for eight outputs of a lane: eight gates and eight ups, or eight interleaved pairs. */
+/* A lane's input for eight outputs: eight gates and eight ups, or eight interleaved pairs. */
 struct SiluInput {
   uint4 first, second;
 };
@@ -63,17 +57,15 @@ EP_DEVICE void silu8(const EpSiluArgs &a, const SiluInput &v, float (&z)[8]) {
   }
 }
 
-/* Returns the number of valid rows, but at most as many as the buffers hold. */
+/* Returns the number of valid rows, at most a.max_rows. */
 EP_DEVICE uint32_t silu_rows(const EpSiluArgs &a) { return min(a.row_offsets[a.groups], static_cast<uint32_t>(a.max_rows)); }
 
-/* One warp handles 256 columns of a row, 8 in each lane. The number of pieces is below 2^32, because the buffers of
- * so many pieces would take 2 TB. */
-constexpr uint32_t EP_PIECE = 256;
+constexpr uint32_t EP_PIECE = 256; /* columns of a piece, 8 for each lane of a warp */
 constexpr uint32_t EP_PIECES = (EP_HIDDEN + EP_PIECE - 1) / EP_PIECE;
 
 EP_DEVICE uint32_t silu_column(uint32_t piece) { return piece % EP_PIECES * EP_PIECE + 8 * lane_id(); }
 
-/* Returns the input of a piece: zeros from piece `end` on, and beyond the end of the row. */
+/* Returns the input of a piece. Returns zeros from piece `end` on, and beyond the end of the row. */
 EP_DEVICE SiluInput silu_load(const EpSiluArgs &a, uint32_t piece, uint32_t end) {
   const uint32_t c = silu_column(piece);
   if (piece >= end || c >= EP_HIDDEN) return {{0, 0, 0, 0}, {0, 0, 0, 0}};
@@ -82,10 +74,10 @@ EP_DEVICE SiluInput silu_load(const EpSiluArgs &a, uint32_t piece, uint32_t end)
           ld_readonly(reinterpret_cast<const uint4 *>(in + (EP_INTERLEAVED ? 8 : EP_HIDDEN)))};
 }
 
-/* Calls body(row, column of this lane, its eight activated values) for every piece of the valid rows. Consecutive
- * pieces go to different blocks, so that few rows still use all SMs. All lanes call body together; lanes beyond the
- * end of the row pass zeros. The first pieces are loaded before the number of valid rows is known, perhaps from rows
- * that are not valid. A wait for the number would add the latency of a load. */
+/* Calls body(row, column, z) for every piece of the valid rows, where z holds the eight activated values from this
+ * lane's column on. Consecutive pieces go to different blocks, so that few rows still use all SMs. All lanes call body
+ * together; lanes beyond the end of the row pass zeros. To save the latency of a load, the first pieces are loaded
+ * before the number of valid rows is known. */
 template <class Body>
 EP_DEVICE void silu_each_piece(const EpSiluArgs &a, Body body) {
   const uint32_t step = gridDim.x * warps_in_block(), held = static_cast<uint32_t>(a.max_rows) * EP_PIECES;

@@ -1,13 +1,10 @@
-/* Quantizes activated values to MXFP4 or NVFP4, with the same bits as ep_quantize8. ep_quantize8 compares each
- * element seven times, which would take longer than the memory accesses. */
+/* Quantizes activated values to MXFP4 or NVFP4, with the same bits as ep_quantize8, but in fewer instructions. */
 #pragma once
 
 #include "silu/activate.cuh"
 
-/* Rounds to e2m1, ties to even. The largest result is 6. If |x| is at least 1, the bits are rounded as an integer: if
- * u is the value of the last bit that is kept, u / 2 - 1 is added, and 1 more if that bit is set. If |x| is below 1,
- * 2^22 is added as a float32. The last bit of this sum has the value 0.5, so the addition rounds to multiples of
- * 0.5. */
+/* Rounds to e2m1, ties to even; the largest result is 6. If |x| is at least 1, it rounds the bits as an integer. If |x|
+ * is below 1, it adds 2^22 in float32, which rounds to multiples of 0.5. */
 EP_DEVICE uint32_t silu_e2m1(float x) {
   const float a = fminf(fabsf(x), 6.0f);
   const uint32_t b = __float_as_uint(a);
@@ -16,8 +13,7 @@ EP_DEVICE uint32_t silu_e2m1(float x) {
   return (a < 1.0f ? small : normal) | (__float_as_uint(x) >> 28 & 8u);
 }
 
-/* Quantizes eight values of a lane. The other values of their group are in neighbouring lanes. All 32 lanes call
- * it. */
+/* Quantizes eight values of a lane. All 32 lanes call it, because neighbouring lanes share a scale. */
 template <int dtype>
 EP_DEVICE EpQuantized silu_fp4(const float (&z)[8], float global) {
   const float amax = lanes_max<dtype == EP_MXFP4 ? 4 : 2>(amax8(z));

@@ -1,13 +1,9 @@
 /* The entries fused_silu_nvfp4 and fused_silu_nvfp4_interleaved. Output: [rows, D/2] bytes of two e2m1 values, and
- * e4m3 scales in the five-dimensional layout; D is a multiple of 64. Each group has its own input scale. The scales
- * after a group's last row are set to zero up to the next multiple of 128 rows. A launch may have any number of
- * blocks.
- *
- * Blocks take pieces of all rows and look up the group of each piece. If each group had its own blocks instead, 36 of
- * 132 SMs would be idle with 96 groups. */
+ * e4m3 scales in the five-dimensional layout; D is a multiple of 64. Each group (an expert's rows) has its own input
+ * scale. A launch may have any number of blocks. */
 #include "silu/fp4.cuh"
 
-/* Packs four neighbouring scales to a word. Every second lane has a scale. */
+/* Packs the scales of four pairs of lanes into a word. */
 EP_DEVICE uint32_t silu_scale_atom(uint32_t scale) {
   uint32_t atom = 0;
 #pragma unroll
@@ -19,8 +15,8 @@ EP_DEVICE void silu_store_atom(const EpSiluArgs &a, EpRow r, uint32_t c, uint32_
   *reinterpret_cast<uint32_t *>(a.scales + ep_nvfp4_atom<EP_HIDDEN>(r, c / 64)) = atom;
 }
 
-/* Returns the group of a row: the last group that begins at the row or before it. The warp looks at 32 offsets at a
- * time, which divides the range of the search by 32. */
+/* Returns the group of a row: the last group that begins at the row or before it. Each step of the search looks at 32
+ * offsets. */
 EP_DEVICE uint32_t silu_group(const EpSiluArgs &a, int64_t row) {
   uint32_t first = 0, count = static_cast<uint32_t>(a.groups);
   while (count > 1) {
@@ -33,14 +29,13 @@ EP_DEVICE uint32_t silu_group(const EpSiluArgs &a, int64_t row) {
   return first;
 }
 
-/* Returns a row of a group: `in_group` rows after the group's first row. */
+/* Returns row `in_group` of a group. */
 EP_DEVICE EpRow silu_place(const EpSiluArgs &a, uint32_t group, uint32_t in_group) {
   const uint32_t start = a.row_offsets[group];
   return {static_cast<int64_t>(start) + in_group, in_group, start / EP_SCALE_ROWS + a.scale_offsets[group]};
 }
 
-/* Sets the scales to zero between each group's last row and the next multiple of 128 rows. One warp handles one row
- * at a time. */
+/* Sets the scales after each group's last row to zero, up to the next multiple of 128 rows. */
 EP_DEVICE void silu_zero_padding(const EpSiluArgs &a) {
   const uint32_t warps = gridDim.x * warps_in_block(), rows = static_cast<uint32_t>(a.groups) * EP_SCALE_ROWS;
   for (uint32_t u = blockIdx.x + warp_id() * gridDim.x; u < rows; u += warps) {

@@ -1,5 +1,4 @@
-/* Defines the entry for EP_DTYPE: fused_silu, fused_silu_fp8 or fused_silu_mxfp4; for NVFP4 the entries are in
- * silu/nvfp4.cuh. A launch may have any number of blocks; a block has whole warps. */
+/* Defines the entry for EP_DTYPE. A launch may have any number of blocks; a block has whole warps. */
 #include "silu/activate.cuh"
 
 #if EP_DTYPE == EP_BF16
@@ -12,8 +11,7 @@ EP_ENTRY(EP_THREADS, 1) fused_silu(const __grid_constant__ EpSiluArgs a) {
   pdl_launch();
 }
 #elif EP_DTYPE == EP_FP8
-/* Quantizes eight values, with the same bits as ep_quantize8<EP_FP8> and a third of the instructions, see
- * common/fp8.cuh. */
+/* Quantizes eight values, with the same bits as ep_quantize8<EP_FP8>, but in fewer instructions. */
 EP_DEVICE uint2 silu_fp8(const float (&z)[8], const Fp8Scale &s) {
   float y[8];
 #pragma unroll

@@ -1,7 +1,6 @@
-"""Puts the programs into the wheel, and names its platform.
+"""Puts programs and workers into the wheel.
 
-EPBENCH_PROGRAMS is a folder with epbench, epbench-cuda and epbench-compile, EPBENCH_PLATFORM the platform, such as
-linux_x86_64.
+EPBENCH_PROGRAMS is the folder of the programs. EPBENCH_PLATFORM is the wheel's platform, such as linux_x86_64.
 """
 
 import os
@@ -23,5 +22,5 @@ class Programs(BuildHookInterface):
         build_data["tag"] = "py3-none-" + os.environ["EPBENCH_PLATFORM"]
         build_data["shared_scripts"] |= {str(folder / name): name for name in PROGRAMS}
         for source in sorted(WORKERS.rglob("*.py")):
-            if source.name != "faulty.py":  # a worker that tests use
+            if source.name != "faulty.py":  # only for tests
                 build_data["force_include"][str(source)] = str("epbench/workers" / source.relative_to(WORKERS))

@@ -95,8 +95,7 @@ void calls_free(PyObject *self) {
   Py_DECREF(type);
 }
 
-/* learn_dispatch(hidden, experts, topk, most, fp8, later, link, number, begun, device, key) stores the link and the
- * key for later low-latency dispatches with these arguments. device is -1 for the CPU. */
+/* learn_dispatch(hidden, experts, topk, most, fp8, later, link, number, begun, device, key) stores a Known. */
 PyObject *learn_dispatch(PyObject *self, PyObject *args) {
   Known k = {};
   long long hidden = 0, experts = 0, topk = 0, most = 0, number = 0, key = 0;
@@ -115,7 +114,7 @@ PyObject *learn_dispatch(PyObject *self, PyObject *args) {
   Py_RETURN_NONE;
 }
 
-/* learn_combine(number, which, key) stores the key for later combines of a link in combine_key[which]. */
+/* learn_combine(number, which, key) stores combine_key[which] of a link. */
 PyObject *learn_combine(PyObject *, PyObject *args) {
   long long number = 0, key = 0;
   int which = 0;
@@ -126,7 +125,7 @@ PyObject *learn_combine(PyObject *, PyObject *args) {
 
 bool idle(const Known &k, int op) { return PyList_GetItem(k.begun, op) == Py_None; }
 
-/* Returns the Sent (what a handle keeps for combine), or null if Python raised. */
+/* Returns the Sent that a handle keeps for combine, or null if Python raised. */
 PyObject *sent_of(Calls *c, Known &k, int64_t tokens) {
   if (k.sent != nullptr && k.tokens == tokens) return kept(k.sent);
   PyObject *sent = tuple_of(c->sent, {kept(k.link), kept(k.fp8 ? Py_True : Py_False), PyLong_FromLongLong(tokens)});
@@ -164,7 +163,7 @@ PyObject *combined(Calls *c, const Known &k, PyObject *y, PyObject *const *args,
   return tuple_of({out, kept(c->event), hook});
 }
 
-/* pause(on) makes all calls go through Python, until pause(off). */
+/* pause(True) makes all calls go through Python, until pause(False). */
 PyObject *calls_pause(PyObject *self, PyObject *on) {
   as_calls(self)->paused = PyObject_IsTrue(on) == 1;
   Py_RETURN_NONE;
@@ -185,7 +184,7 @@ PyObject *dispatch_now(Calls *c, PyObject *const *args, bool fp8, bool later) {
   const int64_t most = PyLong_AsLongLong(args[MOST]), experts = PyLong_AsLongLong(args[EXPERTS]);
   int64_t dims = 0, of_ids = 0;
   const int64_t *x = sizes_of(in.x, &dims), *ids = sizes_of(in.ids, &of_ids);
-  PyErr_Clear(); /* not a number; the long way raises the error */
+  PyErr_Clear(); /* Python raises it again */
   if (dims != 2 || of_ids != 2 || x[0] > most) return nullptr;
   if (!later && stats != Py_None) in.stats = tensor_in(stats);
   for (Known &k : *c->known) {

@@ -1,7 +1,6 @@
-/* The operators as plain functions of Python. They avoid PyTorch's dispatcher, which takes longer than most calls.
- * The stable ABI cannot convert a Python object to a tensor. So this file finds the offset of the tensor in its
- * object, and loads THPVariable_Wrap by name. If either fails, Python uses the dispatcher. The file uses Python's
- * limited API of 3.10. */
+/* The operators as plain functions of Python, which are faster than PyTorch's dispatcher. The stable ABI cannot convert
+ * between a tensor and its Python object. So this file finds the offset of the tensor in its object, and loads
+ * THPVariable_Wrap by name. If that fails, Python uses the dispatcher. */
 #include "python.h"
 
 #include <dlfcn.h>
@@ -103,7 +102,7 @@ PyObject *counted_dispatch(PyObject *self, PyObject *const *args, Py_ssize_t n) 
   return Py_BuildValue("(NiiN)", made, l.said[1], l.said[2], counts_of(l));
 }
 
-/* use(type, tensors) finds the offset of a tensor in its Python object. It returns False if that fails. */
+/* use(type, tensors) finds the offset of a tensor in its Python object, from examples. Returns False on failure. */
 PyObject *use(PyObject *, PyObject *args) {
   PyObject *type = nullptr, *tensors = nullptr;
   if (!PyArg_ParseTuple(args, "OO", &type, &tensors)) return nullptr;
@@ -128,7 +127,7 @@ PyObject *use(PyObject *, PyObject *args) {
   Py_RETURN_TRUE;
 }
 
-/* Returns its argument, so that Python can check the conversions. */
+/* Returns its argument; Python checks the conversions with it. */
 Tensor same(Tensor t) { return t; }
 
 #define FUNCTION(name, f) {name, reinterpret_cast<PyCFunction>(reinterpret_cast<void *>(f)), METH_FASTCALL, nullptr}

@@ -1,10 +1,10 @@
-/* Calls of the Python class EP. Their outputs are in the library's memory, in layout expert. */
+/* Calls of the Python class EP. */
 #include "ops.h"
 
 namespace native {
 
-/* Makes one call. which: 0 is dispatch, 1 its send, 2 its recv; 3 to 5 the same for combine. rows: tokens in a
- * dispatch, outputs of experts in a combine. */
+/* Makes one call. which: 0 dispatch, 1 dispatch_send, 2 dispatch_recv, 3 combine, 4 combine_send, 5 combine_recv.
+ * rows: the tokens of a dispatch, or the experts' outputs of a combine. */
 void call(int64_t link, int64_t stream, int64_t which, Tensor rows, Tensor ids, Tensor weights, MaybeTensor out, int64_t fullest,
           int64_t slot, int64_t dtype, int64_t routing, int64_t purpose) {
   Timer whole(WHOLE);

@@ -5,7 +5,7 @@ namespace {
 
 PyTypeObject *hook_type;
 
-/* Receives a call that only sent. Until then it keeps the call's tensors. */
+/* Receives a call that was only sent. Until then it keeps the call's tensors. */
 struct Hook {
   PyObject ob_base;
   PyObject *link, *begun, *tensors, *stats;
@@ -50,7 +50,7 @@ void end(PyObject *self) {
   h->pending = false;
   Py_CLEAR(h->tensors);
   Py_CLEAR(h->stats);
-  if (PyList_GetItem(h->begun, h->op) == self) PyList_SetItem(h->begun, h->op, kept(Py_None)); /* the caller holds another reference to self */
+  if (PyList_GetItem(h->begun, h->op) == self) PyList_SetItem(h->begun, h->op, kept(Py_None));
 }
 
 PyObject *hook_finish(PyObject *self, PyObject *) {
@@ -67,7 +67,7 @@ PyObject *hook_finish(PyObject *self, PyObject *) {
     low_receive(*h->native, reinterpret_cast<int64_t>(stream), h->op, h->stats != nullptr ? tensor_in(h->stats) : Ref());
   }, &text);
   if (!fine) {
-    if (h->native->sent_in[h->op] != 0) h->pending = false; /* sent in a capture: cannot be received after it */
+    if (h->native->sent_in[h->op] != 0) h->pending = false; /* sent in a capture */
     return failed(h->link, text);
   }
   PyObject *used = stream != h->stream ? PyObject_CallMethod(h->link, "used", "O", h->tensors) : kept(Py_None);

@@ -4,7 +4,7 @@
 
 namespace native {
 
-/* Offsets of a dispatch's tensors in their common allocation. */
+/* Offsets of a dispatch's tensors in one allocation. */
 struct Index {
   int64_t ranges, scale_offsets, src_info, scales, bytes;
   Index(const Link &l, Elements elements) {
@@ -22,7 +22,7 @@ static EpcommCall call_of(Elements elements, Ref ids, bool halves, const Index &
   c.size = sizeof c;
   c.dtype = elements == FP8 ? EPCOMM_FP8 : EPCOMM_BF16;
   c.tokens = static_cast<int>(size(ids, 0));
-  c.fullest = 0; /* the pack's capacity: kernels for different token counts may not work together */
+  c.fullest = 0; /* all ranks need the same kernels */
   c.purpose = halves ? EPCOMM_FOR_HALVES : EPCOMM_FOR_PAIR;
   c.ids_bits = wide(ids) ? 64 : 32;
   c.row_offsets = reinterpret_cast<uint32_t *>(base);
@@ -30,8 +30,8 @@ static EpcommCall call_of(Elements elements, Ref ids, bool halves, const Index &
   c.scale_offsets = reinterpret_cast<uint32_t *>(base + i.scale_offsets);
   c.src_info = reinterpret_cast<int32_t *>(base + i.src_info);
   c.topk_ids = at(ids);
-  c.weights = reinterpret_cast<float *>(base); /* not read by dispatch */
-  c.out = c.out_scales = base;                         /* not read by combine */
+  c.weights = reinterpret_cast<float *>(base); /* dispatch does not read it */
+  c.out = c.out_scales = base;                 /* combine does not read it */
   return c;
 }
 
@@ -66,7 +66,7 @@ LowReceived low_dispatch(Link &l, int64_t stream, int64_t key, const LowRows &in
   }
   LowReceived made;
   made.out = std::move(out);
-  /* An expert's scales of one group of 128 columns are contiguous in memory. */
+  /* The scales of one group of 128 columns are contiguous. */
   if (in.fp8) made.scales = view(bytes, i.scales, FLOAT, {l.local, room, sizes.scales}, {sizes.scales * room, 1, room});
   made.count = view(bytes, 0, INT32, {l.local});
   made.src_info = view(bytes, i.src_info, INT32, {l.local, room}, {2 * room, 2});
@@ -119,7 +119,7 @@ void low_receive(Link &l, int64_t stream, int64_t op, Ref stats) {
   Timer whole(WHOLE);
   Turn turn(l, stream, 0);
   const EpcommCall &c = l.half[op];
-  /* A graph that receives a call without sending it would wait forever. */
+  /* A graph that only receives would wait forever. */
   status_of(l) = turn.capture == l.sent_in[op] ? 0 : ELSEWHERE;
   STD_TORCH_CHECK(status_of(l) == 0, "received in another capture than it was sent in");
   LAUNCHED(op == 0 ? l.library->dispatch_recv(l.comm, &c, turn.stream) : l.library->combine_recv(l.comm, &c, turn.stream));

@@ -6,22 +6,22 @@
 
 namespace native {
 
-/* Inputs of a dispatch. x is [tokens, hidden], in BF16 or in FP8 with scales. fp8: rows are sent in FP8. later: the
- * call only sends. stats may be none. */
+/* Inputs of a dispatch. x is [tokens, hidden], in BF16 or in FP8 with scales. fp8: rows are sent in FP8. later: only
+ * send. stats may be none. */
 struct LowRows {
   Ref x, scales, ids, stats;
   bool fp8, later;
 };
 
-/* Outputs of a dispatch in one allocation, which a handle keeps through src_info. scales is none in BF16. */
+/* Outputs of a dispatch. All but out share one allocation. scales is none in BF16. */
 struct LowReceived {
   Owned out, scales, count, src_info, ranges;
 };
 
 LowReceived low_dispatch(Link &l, int64_t stream, int64_t key, const LowRows &in);
 
-/* Cuts small outputs of calls on one stream from allocations of 1 MiB, because an allocation takes longer than a
- * view. Captured calls use none: each replay writes to the same memory. */
+/* Cuts small outputs from allocations of 1 MiB, because an allocation takes longer than a view. Not for captured
+ * calls, whose replays write to the same memory. */
 struct Slab {
   static constexpr int64_t BYTES = 1 << 20;
   Owned cut(Place place, EpcommStream stream, int64_t tokens, int64_t hidden);
@@ -33,7 +33,7 @@ struct Slab {
   int64_t at_ = BYTES;
 };
 
-/* Inputs of a combine. given is the caller's output, or none. slab may be null. */
+/* Inputs of a combine. given is the caller's output, or none. */
 struct LowReturned {
   Ref y, ids, weights, src_info, given;
   bool fp8, later;
@@ -41,10 +41,10 @@ struct LowReturned {
   Slab *slab;
 };
 
-/* Returns the output, none if the caller gave one. */
+/* Returns the output, or none if the caller gave an output. */
 Owned low_combine(Link &l, int64_t stream, int64_t key, const LowReturned &in);
 
-/* op: 0 is dispatch, 1 is combine. */
+/* Receives the last sent call. op: 0 dispatch, 1 combine. */
 void low_receive(Link &l, int64_t stream, int64_t op, Ref stats);
 
 } // namespace native

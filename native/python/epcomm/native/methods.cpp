@@ -1,9 +1,6 @@
-/* The methods of Buffer that the extension serves.
- *
- * The short way: a method looks up the link (a communicator) for its arguments and makes the call.
- *
- * The long way: before anything is sent, it calls the Python method that serve() replaced. It does so if no link is
- * known for the arguments, if an option is not supported here, or if a tensor must be copied. */
+/* Methods that replace those of the Python class Buffer. A method makes the call itself (the short way), or calls the
+ * Python method that it replaced (the long way): if the ranks have not compared the arguments yet, if an option is not
+ * supported here, or if a tensor must be copied. */
 #include "calls.h"
 
 namespace native {
@@ -13,13 +10,13 @@ PyObject *calls_name, *next_name, *size_name; /* of a Buffer */
 
 struct Method {
   const char *names[MOST_PARAMETERS];
-  int positional; /* parameters that may be positional */
+  int positional; /* number of parameters that may be positional */
   PyObject *interned[MOST_PARAMETERS], *longer;
   std::string doc;
   PyMethodDef def;
 };
 
-/* Writes each argument to out at its parameter's index, else null. Returns false if they do not fit. */
+/* Writes each argument to out at its parameter's index. Returns false if the arguments do not fit. */
 bool take(const Method &m, PyObject *const *args, Py_ssize_t n, PyObject *names, PyObject **out) {
   if (n > m.positional) return false;
   for (Py_ssize_t i = 0; i < n; i++) out[i] = args[i];
@@ -150,7 +147,7 @@ bool replace(PyObject *type, const char *name, Method &m, void *function, const 
 
 } // namespace
 
-/* serve(Buffer, {name: text}) replaces methods. The texts are signatures, as inspect reads them, and docstrings. */
+/* serve(Buffer, {name: text}) replaces methods. A text is a method's signature and docstring. */
 PyObject *serve(PyObject *, PyObject *args) {
   PyObject *type = nullptr, *texts = nullptr;
   if (!PyArg_ParseTuple(args, "OO!", &type, &PyDict_Type, &texts)) return nullptr;

@@ -1,8 +1,7 @@
 /* Declarations shared by the files of the extension.
  *
- * The extension uses PyTorch's stable ABI of 2.9, so one binary works with every later PyTorch and every Python. That
- * ABI has no streams, events or record_stream: streams are numbers, events the driver's, and Python calls
- * record_stream. */
+ * The extension uses PyTorch's stable ABI of 2.9, so one binary works with every later PyTorch. That ABI has no
+ * streams and events: streams are passed as numbers, and events are made by the driver. */
 #ifndef EPCOMM_NATIVE_H
 #define EPCOMM_NATIVE_H
 
@@ -23,7 +22,7 @@ namespace native {
 using torch::stable::Tensor;
 using MaybeTensor = std::optional<Tensor>;
 
-/* Refers to a tensor that another object owns, or to none. */
+/* Refers to a tensor, or to none, without owning it. */
 struct Ref {
   AtenTensorHandle handle = nullptr;
   Ref() = default;
@@ -58,19 +57,19 @@ enum Elements { BF16, FP8, FLOAT, INT32, INT64, UINT8, BOOL };
 int32_t dtype_of(Elements e);
 bool wide(Ref ids); /* whether ids are int64 */
 
-/* The device of an argument, on which new tensors are made. */
+/* A device. */
 struct Place {
   int32_t type, index;
 };
 Place place_of(Ref t);
 
 Owned make(Place place, Elements elements, std::initializer_list<int64_t> sizes);
-/* Returns a tensor over another's bytes, from byte `at` on. */
+/* Returns a tensor in the memory of `bytes`, from byte `at` on. */
 Owned view(Ref bytes, int64_t at, Elements elements, std::initializer_list<int64_t> sizes);
 Owned view(Ref bytes, int64_t at, Elements elements, std::initializer_list<int64_t> sizes, std::initializer_list<int64_t> strides);
 inline int64_t padded(int64_t bytes) { return (bytes + 255) / 256 * 256; }
 
-/* Stores the number of sizes in dims. */
+/* Returns a tensor's sizes, and stores their number in dims. */
 const int64_t *sizes_of(Ref t, int64_t *dims);
 inline int64_t size(Ref t, int64_t dim) {
   int64_t dims = 0;
@@ -79,7 +78,7 @@ inline int64_t size(Ref t, int64_t dim) {
 
 void *address(Ref t);
 
-/* Never null: the library needs an address even if no row arrives. */
+/* Returns an address that is never null, even for an empty tensor. */
 template <class T = void>
 T *at(Ref t) {
   alignas(16) static uint64_t none[8];
@@ -87,7 +86,7 @@ T *at(Ref t) {
   return static_cast<T *>(p != nullptr ? p : none);
 }
 
-/* Functions of the CUDA driver, at addresses from Python. */
+/* Functions of the CUDA driver. */
 struct Driver {
   int (*event_create)(void **, unsigned);
   int (*event_record)(void *, void *);
@@ -113,7 +112,7 @@ struct Library {
   const char *(*error)(EpComm *);
 };
 
-/* The last call of one kind (eager or captured), and the event after it, if any. */
+/* The last call of one kind (eager or captured). */
 struct Behind {
   void *stream, *event;
   uint64_t capture;
@@ -121,19 +120,19 @@ struct Behind {
 };
 
 /* Orders the calls of all Buffers that one thread has made for one GPU. Two calls at once could use the same memory,
- * or need more SMs than there are. Calls in a graph and calls outside it cannot wait for each other. */
+ * or need more SMs than the GPU has. */
 struct Lane {
   Driver driver;
-  int32_t recorded; /* how many of the next calls record an event */
-  void *context; /* the emulated driver's context, on which every call is awaited; null on a GPU */
-  std::mutex order; /* two threads may use Buffers that a third made */
+  int32_t recorded; /* number of next calls that record an event */
+  void *context;    /* of the emulated driver; null on a GPU */
+  std::mutex order; /* for Buffers used by several threads */
   Behind behind[2]; /* eager, captured */
 };
 
-/* The calls that all ranks have made, in shared memory; see agreement.py. */
+/* The calls of all ranks, in shared memory; see agreement.py. */
 struct Board {
   std::atomic<uint32_t> *verdict; /* not 0 once ranks differ */
-  uint64_t *records;              /* [ranks][1 + BOARD_RING]: number of calls, then the last keys */
+  uint64_t *records;              /* [ranks][1 + BOARD_RING]: number of calls, last keys */
   int32_t rank, ranks;
 };
 constexpr uint64_t BOARD_RING = 1023;
@@ -150,35 +149,35 @@ struct Link {
   Board *board;
   int32_t ranks, local, hidden, topk, max_tokens, masked;
   int64_t deadline_ms;
-  bool debug;          /* debug mode, in which the ranks compare their calls */
-  Sizes sizes[2]; /* bf16, fp8 */
-  EpcommCall half[2]; /* by op: the call sent and not yet received */
+  bool debug;
+  Sizes sizes[2];      /* bf16, fp8 */
+  EpcommCall half[2];  /* by op: the call sent and not yet received */
   uint64_t sent_in[2]; /* by op: capture of the last send */
-  /* Keys of combines, 0 until compared. Layout masked: [0] whole, [1] in halves. Layout rank:packed: [0] without
-   * weights, [1] with weights. */
+  /* Keys of combines, 0 until the ranks have compared them. Layout masked: [0] whole, [1] in halves (send, then
+   * receive). Layout rank:packed: [0] without weights, [1] with weights. */
   int64_t combine_key[2];
-  int32_t said[3]; /* of the last call: status, rows received, tokens of the fullest rank */
+  int32_t said[3]; /* last call's status, received rows, fullest rank's tokens */
   uint32_t *per_expert;
 };
 
 inline int32_t &status_of(Link &l) { return l.said[0]; }
 inline Link &link_of(int64_t handle) { return *reinterpret_cast<Link *>(handle); }
 
-/* Statuses that EpcommStatus lacks. NEEDS_WORST: a new dispatch in a graph needs num_worst_tokens, because the host
- * cannot wait for counts there. ELSEWHERE: a call is received in another capture than it was sent in. MISREAD: a
- * kernel would misread a tensor; Python then raises an error that names the tensor. */
+/* More statuses. NEEDS_WORST: in a graph, a new dispatch needs num_worst_tokens, because the host cannot wait for
+ * counts. ELSEWHERE: a call was sent in one capture and received in another. MISREAD: a tensor does not fit; Python
+ * then raises an error that names the tensor. */
 enum { NEEDS_WORST = 100, ELSEWHERE = 101, MISREAD = 102 };
 
 /* Throws the library's error text if the status is not EPCOMM_OK. */
 void check(Link &l, EpcommStatus status);
-/* Stores the device of this process's kernels, -1 for the CPU; is() then refuses tensors elsewhere. */
+/* Stores the device of this process's kernels, -1 for the CPU. is() then refuses tensors on other devices. */
 void serve(int32_t device);
 /* Throws MISREAD if fine is false. */
 void fits(Link &l, bool fine);
-/* Returns whether kernels can read a tensor, and it is contiguous, with this dtype and these sizes; -1 allows any
- * size. */
+/* Returns whether kernels can read a tensor, and the tensor is contiguous and has this dtype and these sizes. -1
+ * allows any size. */
 bool is(Ref t, Elements elements, std::initializer_list<int64_t> sizes);
-/* Calls check. On the emulated driver it first waits, because PyTorch reuses CPU memory without regard to streams. */
+/* Calls check, on the emulated driver after a wait for the call. */
 void launched(Link &l, EpcommStatus status);
 #define LAUNCHED(call)                    \
   do {                                    \
@@ -190,7 +189,7 @@ void launched(Link &l, EpcommStatus status);
     launched(l, status_);                 \
   } while (0)
 
-/* Puts one call in order between the call before it and the next one, even if it fails after a launch. */
+/* Makes one call wait for the call before it, and lets the next call wait for it. */
 class Turn {
  public:
   Turn(Link &l, int64_t stream, int64_t key);

@@ -8,7 +8,7 @@
 
 namespace native {
 
-/* Offsets in the tensor of bytes that a handle keeps. before is DeepEP's rank_prefix_matrix. */
+/* Offsets in the bytes that a handle keeps. before: DeepEP's rank_prefix_matrix. */
 struct Index {
   int64_t src_info, ids, before, bytes;
   Index(const Link &l, Elements elements, int64_t tokens) {
@@ -47,7 +47,8 @@ static EpcommCall call_of(const Link &l, Elements elements, int64_t tokens, int6
   c.size = sizeof c;
   c.dtype = elements == FP8 ? EPCOMM_FP8 : EPCOMM_BF16;
   c.tokens = static_cast<int>(tokens);
-  /* If no rank knows the counts, each takes the kernels for its own tokens. Debug mode would report that as an error. */
+  /* If the counts are not known, each rank takes the kernels for its own tokens, except in debug mode, where the ranks
+   * compare `fullest`. */
   if (fullest == 0 && !l.debug) fullest = tokens > 0 ? tokens : 1;
   c.fullest = static_cast<int>(fullest);
   c.ids_bits = 32;
@@ -55,7 +56,7 @@ static EpcommCall call_of(const Link &l, Elements elements, int64_t tokens, int6
   c.row_offsets = reinterpret_cast<uint32_t *>(base);
   c.src_info = reinterpret_cast<int32_t *>(base + i.src_info);
   c.topk_ids = base + i.ids;
-  c.weights = reinterpret_cast<float *>(base + i.ids); /* any address: nobody reads the weights */
+  c.weights = reinterpret_cast<float *>(base + i.ids); /* not read */
   /* A combine does not read these fields. */
   c.out = c.out_scales = base;
   c.expert_ids = c.src_info;
@@ -63,7 +64,7 @@ static EpcommCall call_of(const Link &l, Elements elements, int64_t tokens, int6
   return c;
 }
 
-/* Waits for the counts of all ranks, and stores rows, fullest and per_expert in the link. */
+/* Waits for the counts of all ranks, and stores them in the link. */
 static void wait_counts(Link &l) {
   Timer timer(WAIT);
   EpcommTold told = {};
@@ -86,12 +87,12 @@ static void wait_counts(Link &l) {
   l.per_expert = const_cast<uint32_t *>(told.per_expert);
 }
 
-/* Outputs of a dispatch: the rows (out), and one tensor (rest) with each row's ids, weights, sources and scales.
- * direct: dispatch writes them in the caller's form; otherwise ep_received converts them. */
+/* Outputs of a dispatch: the rows (out), and one tensor (rest) with the local experts (64 bits if `direct`), weights,
+ * sources and scales of the rows. direct: dispatch writes the caller's form; otherwise convert() makes it. */
 struct Rows {
   bool direct;
   int64_t rows;
-  /* Offsets in rest, which begins with the local experts (64 bits if `direct`). cut: weights with the caller's top-k. */
+  /* Offsets in rest. ids, cut: experts and weights in the caller's form. */
   int64_t weights, sources, scales, ids, cut;
   Owned out, rest;
 
@@ -118,7 +119,7 @@ static void place_rows(Link &l, EpcommCall &c, Ref x, Ref scales, const Rows &ro
   LAUNCHED(l.library->dispatch(l.comm, &c, stream));
 }
 
-/* filled: memory for weights padded to the pack's top-k, or none. */
+/* Sends the counts to all ranks. filled: memory for weights padded to the pack's top-k, or none. */
 static void announce(Link &l, const NormalRows &in, int64_t tokens, int64_t given, Ref filled, Ref index, const Index &i, const Turn &turn) {
   EpcommAnnounce a = {};
   a.size = sizeof a;
@@ -199,7 +200,7 @@ NormalCombined normal_combine(Link &l, int64_t stream, int64_t key, const Normal
   NormalCombined made;
   made.combined = make(place, BF16, {in.tokens, l.hidden});
   EpcommCall c = call_of(l, in.fp8 ? FP8 : BF16, in.tokens, in.fullest, in.index);
-  c.y = in.received > 0 ? at(in.y) : c.out; /* debug mode needs an address on this GPU */
+  c.y = in.received > 0 ? at(in.y) : c.out; /* an address on this GPU */
   c.combined = at(made.combined);
   LAUNCHED(l.library->combine(l.comm, &c, turn.stream));
   if (!in.weights) return made;

@@ -14,7 +14,7 @@ struct Layout {
 Layout normal_layout(Link &l, int64_t stream, Ref ids, int64_t experts, int64_t ranks);
 
 /* Inputs of a new dispatch. x is [tokens, hidden], in BF16 or in FP8 with scales. ids and weights may be none. The
- * outputs have room for `worst` rows; if it is 0, the host waits for the counts. */
+ * outputs have room for `worst` rows; if `worst` is 0, the host waits for the counts. */
 struct NormalRows {
   Ref x, scales, per_rank, per_expert, in_rank, ids, weights;
   int64_t align, worst;
@@ -25,10 +25,10 @@ struct NormalReceived {
   Owned out, scales, ids, weights, sources, before, index;
 };
 
-/* Makes a new dispatch. If the host waited, the link then holds the counts. */
+/* Makes a new dispatch. */
 NormalReceived normal_dispatch(Link &l, int64_t stream, int64_t key, const NormalRows &in);
 
-/* Inputs of a combine. index, fp8 and the numbers come from its dispatch. weights may be none. */
+/* Inputs of a combine. weights may be none. */
 struct NormalReturned {
   Ref y, index, weights;
   bool fp8;

@@ -11,7 +11,7 @@ PyObject *or_none(const Owned &t) { return t.get() != nullptr ? wrap(t.get()) : 
 bool is_tensor_or_absent(PyObject *o) { return absent(o) || is_tensor(o); }
 Ref tensor_or_none(PyObject *o) { return absent(o) ? Ref() : tensor_in(o); }
 
-/* Returns the number, or `otherwise` if there is none. *fine becomes false if it is no number. */
+/* Returns the number, or `otherwise` if o is null. Sets *fine to false if o is not a number. */
 int64_t number(PyObject *o, int64_t otherwise, bool *fine) {
   if (o == nullptr) return otherwise;
   int64_t n = PyLong_AsLongLong(o);
@@ -32,7 +32,8 @@ int64_t most_sms(PyObject *buffer, PyObject *config, bool *fine) {
   return n;
 }
 
-/* Returns rank_prefix_matrix, two empty channel matrices, recv_src_idx, is_token_in_rank and an empty send_head. */
+/* Returns DeepEP's handle: rank_prefix_matrix, two empty channel matrices, recv_src_idx, is_token_in_rank and an empty
+ * send_head. */
 PyObject *handle_of(Calls *c, const Normal &k, PyObject *in_rank, int64_t tokens, const NormalReceived &made) {
   const Link &l = *k.native;
   PyObject *handle = tuple_of(c->handle, {wrap(made.before.get()), kept(k.nothing), kept(k.nothing), wrap(made.sources.get()), kept(in_rank),
@@ -58,8 +59,7 @@ const Normal *find(const Calls *c, int64_t hidden, int64_t experts, int64_t topk
   return nullptr;
 }
 
-/* Calls f(stream) without Python's global lock. If f throws, it returns false and raises, except for MISREAD: then
- * Python makes the call and names the tensor. */
+/* Calls f(stream) without Python's global lock. If f throws, it returns false, and raises except for MISREAD. */
 template <class F>
 bool called(const Link &l, PyObject *link, int32_t device, F f) {
   std::string text;
@@ -134,8 +134,7 @@ PyObject *add_now(Calls *c, PyObject *const *args) {
   return nullptr;
 }
 
-/* learn_normal(hidden, experts, topk, sms, fp8, link, number, nothing, device, key) stores the link and the key for
- * later dispatches with these arguments. nothing: an empty tensor. device is -1 for the CPU. */
+/* learn_normal(hidden, experts, topk, sms, fp8, link, number, nothing, device, key) stores a Normal. */
 PyObject *learn_normal(PyObject *self, PyObject *args) {
   Normal k = {};
   long long hidden = 0, experts = 0, topk = 0, sms = 0, number = 0, key = 0;

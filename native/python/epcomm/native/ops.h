@@ -18,7 +18,7 @@ std::tuple<Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor> dispatch(
 std::tuple<Tensor, Tensor> dispatch_again(int64_t link, int64_t stream, int64_t key, Tensor x, MaybeTensor scales, Tensor index,
                                           int64_t tokens, int64_t received, int64_t fullest);
 
-/* Returns the tokens twice if no weights are given. */
+/* Returns the tokens and their weights. Without weights it returns the tokens twice. */
 std::tuple<Tensor, Tensor> combine(int64_t link, int64_t stream, int64_t key, int64_t fp8, int64_t tokens, int64_t received, int64_t fullest, Tensor y,
                                    Tensor index, MaybeTensor weights);
 

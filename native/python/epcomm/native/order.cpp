@@ -22,14 +22,14 @@ void fits(Link &l, bool fine) {
 
 void launched(Link &l, EpcommStatus status) {
   const Lane &lane = *l.lane;
-  if (lane.context != nullptr) { /* also after a fault */
+  if (lane.context != nullptr) { /* PyTorch reuses CPU memory without regard to streams */
     lane.driver.context_set(lane.context);
     lane.driver.context_wait();
   }
   check(l, status);
 }
 
-/* Compares this rank's call n with call n of each rank that has reached it. */
+/* Compares this rank's call with the same call of the other ranks, as far as they have made it. */
 static void compare(Link &l, uint64_t key) {
   Board *b = l.board;
   if (b == nullptr) return;
@@ -60,9 +60,8 @@ static uint64_t capture_of(const Driver &d, void *stream) {
   return status != 0 ? number : 0;
 }
 
-/* After a change of stream, an event is recorded after each of the next RECORDED calls. An event takes host time and
- * keeps the next kernel from starting early. At a change without an event, the new stream waits for all work on the
- * old one. */
+/* Number of calls after a change of stream that record an event, for another change. Without changes no events are
+ * recorded: an event takes host time and keeps the next kernel from starting early. */
 constexpr int32_t RECORDED = 32;
 
 Turn::Turn(Link &l, int64_t handle, int64_t key) : stream(reinterpret_cast<void *>(handle)), capture(0), link_(l) {
@@ -78,8 +77,7 @@ Turn::Turn(Link &l, int64_t handle, int64_t key) : stream(reinterpret_cast<void 
   /* CUDA does not let a stream wait for an event of another capture. */
   if (!b.any || b.stream == stream || b.capture != capture) return;
   lane.recorded = RECORDED;
-  if (!b.recorded && capture_of(lane.driver, b.stream) != capture) return; /* a capture on that stream waits for all
-                                                                              work before it */
+  if (!b.recorded && capture_of(lane.driver, b.stream) != capture) return;
   if (!b.recorded) lane.driver.event_record(b.event, b.stream);
   lane.driver.stream_wait(stream, b.event, 0);
 }
@@ -104,11 +102,11 @@ extern "C" {
 
 #define EXPORT __attribute__((visibility("default")))
 
-/* Version of these functions, which native.py checks. */
+/* The version that native.py checks. */
 EXPORT int64_t epcomm_native_version() { return 4; }
 
-/* addresses: the six functions of native::Driver. context: null on a GPU. Events are never destroyed: a destructor
- * may run during a capture. */
+/* Returns a Lane, or null on failure. addresses: the functions of native::Driver. Events are never destroyed, because
+ * that may happen during a capture. */
 EXPORT native::Lane *epcomm_native_lane(const uint64_t *addresses, void *context) {
   native::Lane *lane = new native::Lane();
   static_assert(sizeof lane->driver == 6 * sizeof *addresses);
@@ -126,8 +124,8 @@ EXPORT native::Board *epcomm_native_board(uint32_t *verdict, uint64_t *records, 
   return new native::Board{reinterpret_cast<std::atomic<uint32_t> *>(verdict), records, rank, ranks};
 }
 
-/* numbers: ranks, local experts, hidden, topk, max_tokens, 1 for layout masked; for each dtype max_rows, out_bytes,
- * scales, 4-byte words of src_info; deadline in ms; 1 in debug mode. */
+/* numbers: ranks, local experts, hidden, topk, max_tokens, 1 for layout masked; then max_rows, out_bytes, scales and
+ * 4-byte words of src_info, for BF16 and for FP8; then the deadline in ms, 1 in debug mode. */
 EXPORT native::Link *epcomm_native_link(EpComm *comm, const uint64_t *functions, native::Lane *lane, native::Board *board,
                                         const int64_t *numbers) {
   native::Library *library = new native::Library();
@@ -145,14 +143,13 @@ EXPORT native::Link *epcomm_native_link(EpComm *comm, const uint64_t *functions,
   return l;
 }
 
-/* Returns the address of three numbers: the last call's status, rows received, tokens of the fullest rank. */
+/* Returns the address of Link::said. */
 EXPORT const int32_t *epcomm_native_said(const native::Link *l) { return l->said; }
 /* Returns null if the host did not wait. */
 EXPORT const uint32_t *epcomm_native_per_expert(const native::Link *l) { return l->per_expert; }
 EXPORT int32_t epcomm_native_experts(const native::Link *l) { return l->local; }
 
-/* Begins (1) or ends (0) a profile. out: ns of ordering, allocation, launches, waits and whole calls, then the number
- * of calls. */
+/* Begins (1) or ends (0) a profile. out: ns by Part, then the number of calls. */
 EXPORT void epcomm_native_profile(int32_t on, int64_t *out) {
   native::Profile &p = native::profile;
   for (int i = 0; i < native::PARTS; i++) out[i] = p.ns[i];

@@ -16,16 +16,16 @@ extern PyObject *(*wrap)(const void *tensor); /* THPVariable_Wrap */
 
 inline bool is_tensor(PyObject *o) { return Py_TYPE(o) == tensor_type || PyType_IsSubtype(Py_TYPE(o), tensor_type); }
 
-/* The object still owns the tensor. */
+/* Returns the tensor of a Python object, which still owns it. */
 inline Ref tensor_in(PyObject *o) { return reinterpret_cast<AtenTensorHandle>(reinterpret_cast<char *>(o) + tensor_at); }
 
-/* Gives up Python's global lock until it is destroyed. */
+/* Gives up Python's global lock while it exists. */
 struct Released {
   PyThreadState *state = PyEval_SaveThread();
   ~Released() { PyEval_RestoreThread(state); }
 };
 
-/* Rows of each local expert in the last dispatch, empty if the host did not wait. */
+/* Returns the rows of each local expert in the last dispatch. The list is empty if the host did not wait. */
 PyObject *counts_of(const Link &l);
 
 /* Returns false if Python raised. */

@@ -36,7 +36,7 @@ void *address(Ref t) {
   return p;
 }
 
-/* Type of the device on which kernels run; -1 before the first serve(). */
+/* Type of the kernels' device; -1 before serve(). */
 static std::atomic<int32_t> device_type{-1};
 
 void serve(int32_t device) { device_type = device < 0 ? aoti_torch_device_type_cpu() : aoti_torch_device_type_cuda(); }

@@ -6,7 +6,7 @@
     for w in run.winners:
         print(w.op, w.tokens, w.routing, w.verdict, w.gain_x)
 
-A notebook shows records as a table. `pandas.DataFrame(run.winners.as_dicts())` makes a data frame of them.
+Notebooks show records as a table. `pandas.DataFrame(run.winners.as_dicts())` returns a data frame.
 """
 
 from ._program import EpbenchError, EpbenchWarning, call, program

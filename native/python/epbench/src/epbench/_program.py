@@ -11,7 +11,7 @@ from typing import Any
 
 
 class EpbenchError(Exception):
-    """The program failed.
+    """The program epbench failed.
 
     `code` is its exit code: 1 failed, 2 usage or bad input, 3 wrong numbers or a regression, 4 undecided,
     5 not comparable, 130 interrupted.
@@ -23,12 +23,11 @@ class EpbenchError(Exception):
 
 
 class EpbenchWarning(UserWarning):
-    """A warning of the program about the figures of an answer."""
+    """A warning of the program epbench."""
 
 
 def program() -> str:
-    """Returns the path of the program epbench: `EPBENCH_PROGRAM`, or else the program of this package, or else the
-    one on `PATH`."""
+    """Returns the path of the program epbench. Looks at `EPBENCH_PROGRAM`, then in this package, then on `PATH`."""
     named = os.environ.get("EPBENCH_PROGRAM")
     if named:
         return named
@@ -46,7 +45,7 @@ def program() -> str:
 
 
 def call(*arguments: str) -> str:
-    """Runs `epbench ARGUMENTS...` and returns its standard output. Its standard error becomes a warning. Raises
+    """Runs `epbench ARGUMENTS...` and returns its standard output. Warns with its standard error. Raises
     `EpbenchError` if the program fails."""
     done = subprocess.run([program(), *arguments], capture_output=True, text=True, check=False)
     errors = done.stderr.strip()
@@ -58,7 +57,7 @@ def call(*arguments: str) -> str:
 
 
 def tables(*arguments: str) -> dict[str, dict[str, Any]]:
-    """Returns {name: table} of a command's JSON."""
+    """Runs a command and returns its tables by name."""
     printed: list[dict[str, Any]] = json.loads(call(*arguments, "--format", "json"))
     for text in dict.fromkeys(w for t in printed for w in t.get("warnings", [])):
         warnings.warn(text, EpbenchWarning, stacklevel=4)

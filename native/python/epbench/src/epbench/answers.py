@@ -1,4 +1,4 @@
-"""Tuned tables, look-ups in them, and replays of search strategies on recorded runs."""
+"""Tuned tables, look-ups, and replays of search strategies."""
 
 import dataclasses
 import os
@@ -19,8 +19,8 @@ class Table:
 
 
 def load_table(table: Path | None = None) -> Table:
-    """Returns a table. `table` is a file table.json, a run directory, or the name of an embedded table, such as
-    h200x4. For None it returns all tables that a look-up would use."""
+    """Reads a table: a file table.json, a run directory, or the name of an embedded table, such as h200x4. Without
+    an argument it returns all tables that a look-up would use."""
     printed = tables("table", "show", *flags(table=table))
     return Table(rows(TableInfo, printed["tables"]), rows(TableRow, printed["rows"]))
 
@@ -43,10 +43,9 @@ def lookup(
     machine: Path | None = None,
     precision: str | None = None,
 ) -> Rows[Answer]:
-    """Returns what a runtime would launch for each op, token count (per rank) and routing, and why.
+    """Returns what a runtime would launch for each op, token count (per rank) and routing.
 
-    The arguments are the flags of `epbench table lookup`. If all rows have the same value of an argument, you can
-    leave it out.
+    The arguments are the flags of `epbench table lookup`.
     """
     given = flags(
         table=table, op=op, tokens=tokens, routing=routing, model=model, dtype=dtype, ranks=ranks, nodes=nodes,
@@ -62,7 +61,7 @@ def replay(
     replays: int | None = None,
     seed: int | None = None,
 ) -> Rows[Replay]:
-    """Returns the regret of search strategies on recorded runs: how much slower their winners are than the best
-    configs. A strategy may measure `budget` distinct configs."""
+    """Returns how much slower the winners of search strategies are than the best configs of recorded runs. A strategy
+    may measure `budget` distinct configs."""
     given = flags(strategy=strategy, budget=budget, replays=replays, seed=seed)
     return rows(Replay, tables("replay", *(os.fspath(r) for r in runs), *given)["replay"])

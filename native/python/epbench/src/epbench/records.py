@@ -1,6 +1,6 @@
-"""The records of epbench's JSON. The name of a field ends with its unit.
+"""The records of epbench's JSON. A field's name ends with its unit.
 
-The fields declared here do not change. Other columns are in `more`, under their JSON names.
+The fields declared here are stable. Other columns are in `more`, by JSON name.
 """
 
 import dataclasses
@@ -26,11 +26,11 @@ class Row:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Winner(Row):
-    """The config that a sweep chose for one op, routing and token count, and its gain.
+    """The config that a sweep chose for one op, routing and token count.
 
-    `gain_x` is the default's time divided by the config's time, and [`low_x`, `high_x`] is its 95 % interval. All
-    three are None if the default won. `verdict` is faster, same or undecided. `median_us` is the median time of the
-    slowest rank, in us.
+    `gain_x` is the default's time divided by the config's time. [`low_x`, `high_x`] is its 95 % interval. All three
+    are None if the default won. `verdict` is faster, same or undecided. `median_us` is the median time of the
+    slowest rank.
     """
 
     op: str
@@ -49,7 +49,7 @@ class Winner(Row):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class TableInfo(Row):
-    """A tuned table and where it comes from. `answer`: rows that are valid for this build's kernels."""
+    """A tuned table. `answer` is the number of rows that are valid for this build's kernels."""
 
     source: str
     id: str
@@ -63,8 +63,7 @@ class TableInfo(Row):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class TableRow(Row):
-    """A row of a tuned table: the calls for which it holds, its config and its evidence. `tokens` is a range such as
-    9-16."""
+    """A row of a tuned table. `tokens` is a range such as 9-16."""
 
     op: str
     mode: str
@@ -86,8 +85,8 @@ class TableRow(Row):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Answer(Row):
-    """The config that a runtime would launch for one call. `reason` says why: exact (a row matches), kept (the
-    default is at least as fast), uncovered (no row matches, so it is the default), or another word."""
+    """The config that a runtime would launch for one call. `reason` says why: exact (a row matches), kept (no config
+    is faster than the default), uncovered (no row matches, so the config is the default), or another word."""
 
     op: str
     mode: str
@@ -110,9 +109,9 @@ class Answer(Row):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Replay(Row):
-    """The result of a search strategy with a budget. `regret_percent`: how much slower its winner is than the best
-    config. `flips_percent`: second searches that choose another config. `false_percent`: searches that claim a
-    gain where there is none."""
+    """The result of a search strategy. `regret_percent` says how much slower its winner is than the best config.
+    `flips_percent` counts repeated searches that choose another config. `false_percent` counts searches that claim a
+    false gain."""
 
     strategy: str
     budget: int | str
@@ -127,7 +126,7 @@ class Replay(Row):
 class Trial(Row):
     """One line of trials.jsonl. `seconds` is [round][rank].
 
-    `status` is ok, or why there are no times: illegal, compile, launch, mismatch, hang, crash or unstable.
+    `status` is ok, or the cause of a failure: illegal, compile, launch, mismatch, hang, crash or unstable.
     """
 
     seq: int
@@ -167,7 +166,7 @@ class Rows(Sequence[R], Generic[R]):
         return f"{self.title or 'rows'}: {len(self)} rows"
 
     def where(self, **values: Value) -> "Rows[R]":
-        """Returns the rows that have these values: `where(op="pair", tokens=128)`."""
+        """Returns the rows with these values: `where(op="pair", tokens=128)`."""
         kept = [r for r in self if all(r.as_dict()[name] == value for name, value in values.items())]
         return Rows(kept, self.title, self.notes)
 
@@ -189,7 +188,7 @@ _known: dict[str, dict[str, tuple[type, ...]]] = {}
 
 
 def _fields(kind: type[Row]) -> dict[str, tuple[type, ...]]:
-    """Returns the fields of a record, each with the types of its values."""
+    """Returns the types of a record's fields, by name."""
     if kind.__name__ not in _known:
         hints = typing.get_type_hints(kind)
         names = [f.name for f in dataclasses.fields(kind) if f.name != "more"]
@@ -203,7 +202,7 @@ def _options(hint: Any) -> tuple[type, ...]:
 
 
 def record(kind: type[R], values: Mapping[str, Any], what: str) -> R:
-    """Makes a record from a JSON object. Raises ValueError if a field is missing, and TypeError if a field has another type."""
+    """Makes a record from a JSON object. Raises ValueError if a field is missing, TypeError if it has another type."""
     own: dict[str, Any] = {}
     for name, allowed in _fields(kind).items():
         if name not in values:

@@ -1,4 +1,4 @@
-"""Run directories, as epbench sweep and bench write them."""
+"""Run directories of epbench sweep and bench."""
 
 import dataclasses
 import json
@@ -15,8 +15,7 @@ from .records import Row, Rows, Trial, Winner, record, rows
 class Run:
     """A run directory.
 
-    `info` is run.json; the schema run.v2.json of epbench's repository describes it. `tables` holds the tables that
-    `epbench report --only all` prints, by name.
+    `info` is the content of run.json. `tables` holds the tables of `epbench report --only all`, by name.
     """
 
     path: pathlib.Path
@@ -30,20 +29,20 @@ class Run:
         return machine
 
     def trials(self) -> Iterator[Trial]:
-        left_out = {"clock": "", "seconds": []}  # absent from the line of an untimed config
+        left_out = {"clock": "", "seconds": []}  # for configs without times
         with open(self.path / "trials.jsonl", encoding="utf-8") as lines:
             for number, line in enumerate(lines, 1):
                 yield record(Trial, left_out | json.loads(line), f"{lines.name}:{number}")
 
     def table(self, name: str) -> Rows[Row]:
-        """Returns one of `tables`. A KeyError lists their names."""
+        """Returns one of `tables`. Raises KeyError."""
         if name not in self.tables:
             raise KeyError(f"{name}: this run has {', '.join(self.tables)}")
         return self.tables[name]
 
 
 def load_run(path: str | os.PathLike[str]) -> Run:
-    """Reads a run directory. Raises `EpbenchError` if there is none or its files are damaged."""
+    """Reads a run directory. Raises `EpbenchError` if it is missing or damaged."""
     printed = tables("report", os.fspath(path), "--no-html", "--only", "all")
     folder = pathlib.Path(path)
     info = json.loads((folder / "run.json").read_text(encoding="utf-8"))

@@ -72,22 +72,22 @@ type (
 
 // Options are EpcommOptions; zero fields take their defaults.
 type Options struct {
-	Pack       string // path
+	Pack       string // path of the pack
 	Rank       int
 	Ranks      int
 	Device     int           // CUDA ordinal
-	Deadline   time.Duration // longest wait of a kernel for a peer
-	InFlight   int           // most dispatches that may wait for their combine at the same time
-	Streams    int           // number of streams on which calls run at the same time
+	Deadline   time.Duration // longest wait for a peer
+	InFlight   int           // number of slots
+	Streams    int           // streams with calls at the same time
 	Reduced    bool          // accept reduced precision if the pack has it
 	MaxSMs     int
-	DTypes     []int // EpcommDType of each dtype to be used; empty means all
+	DTypes     []int // values of EpcommDType; empty: all of the pack
 	Routing    int   // EpcommRouting of calls whose Routing is 0
 	Debug      bool
 	ExtraBytes uint64
-	Nodes      int    // number of hosts; 0 means one. With several hosts each rank is a separate process
-	NVSHMEM    string // for several hosts: folder that contains NVSHMEM's lib/; "" means $EPBENCH_NVSHMEM
-	// Gather returns the bytes of all ranks, in the order of ranks. One rank alone needs no Gather.
+	Nodes      int    // number of hosts; 0: one
+	NVSHMEM    string // folder with lib/; "": $EPBENCH_NVSHMEM
+	// Gather returns the bytes of all ranks, in the order of ranks.
 	Gather func(mine []byte) (all []byte, err error)
 }
 
@@ -97,7 +97,6 @@ type Comm struct {
 	gather cgo.Handle
 }
 
-// gatherer is the value behind a Comm's handle.
 type gatherer struct {
 	ranks int
 	f     func([]byte) ([]byte, error)
@@ -147,7 +146,7 @@ func flag(b bool) C.int {
 	return 0
 }
 
-// check returns a status as an error with the library's error text, or nil for EPCOMM_OK.
+// check returns an error for each status but EPCOMM_OK.
 func (c *Comm) check(s C.EpcommStatus) error {
 	if s == C.EPCOMM_OK {
 		return nil
@@ -165,14 +164,14 @@ func (c *Comm) Destroy() error {
 	return nil
 }
 
-// Abandon frees everything without waiting for other ranks. Call it if ranks are gone.
+// Abandon frees everything without waiting for other ranks.
 func (c *Comm) Abandon() {
 	C.epcomm_abandon(c.c)
 	c.gather.Delete()
 }
 
-// Reset resets all memory after a fault, so that calls work again. All ranks call it.
+// Reset resets all memory after a fault. All ranks call it.
 func (c *Comm) Reset() error { return c.check(C.epcomm_reset(c.c)) }
 
-// Fault returns the error of a wait that passed its deadline, or nil if there was none.
+// Fault returns the error of a wait that passed its deadline, or nil.
 func (c *Comm) Fault() error { return c.check(C.epcomm_fault(c.c, nil)) }

@@ -1,4 +1,4 @@
-/* EpArgs, the struct that the kernels of calls take by value, in plain C for NVRTC and host compilers. */
+/* EpArgs, the struct that kernels take by value, in plain C for NVRTC and host compilers. */
 #ifndef EP_ARGS_H
 #define EP_ARGS_H
 
@@ -16,24 +16,24 @@ typedef long long int64_t;
 /* Version of EpArgs's layout. */
 #define EP_ARGS_VERSION 4
 
-#define EP_MAX_RANKS 8    /* GPUs of one node that can address each other */
-#define EP_MAX_REGIONS 16 /* heap regions of one kernel family */
+#define EP_MAX_RANKS 8    /* GPUs of one node */
+#define EP_MAX_REGIONS 16 /* of one kernel family */
 #define EP_READY_FLAG 1024
-#define EP_SPOIL_AREAS 5 /* of a call */
+#define EP_SPOIL_AREAS 5
 
 #define EP_BF16 0
 #define EP_FP8 1
 #define EP_MXFP4 2
 #define EP_NVFP4 3
 #define EP_EPILOGUE_NONE 0
-#define EP_EPILOGUE_SCALE 1 /* times epilogue_scale */
-#define EP_EPILOGUE_BIAS 2  /* plus bias[column] */
+#define EP_EPILOGUE_SCALE 1
+#define EP_EPILOGUE_BIAS 2
 
-#define EP_LITMUS_BLOCK 0  /* between two warps of one block */
-#define EP_LITMUS_GPU 1    /* the first two blocks of a rank */
-#define EP_LITMUS_SYSTEM 2 /* each rank to the next */
+#define EP_LITMUS_BLOCK 0  /* between two warps of a block */
+#define EP_LITMUS_GPU 1    /* between the first two blocks of a rank */
+#define EP_LITMUS_SYSTEM 2 /* from each rank to the next */
 
-/* The record of a wait that passed its deadline. */
+/* A wait that passed its deadline. */
 typedef struct EpFault {
   uint32_t set;    /* 1 once the rest is valid */
   uint32_t rank;
@@ -41,7 +41,7 @@ typedef struct EpFault {
   int32_t expert;  /* global expert, -1 if none */
   int32_t source;  /* missing rank, -1 if none */
   uint32_t block;
-  uint64_t want;   /* value or count */
+  uint64_t want;
   uint64_t got;
 } EpFault;
 
@@ -51,21 +51,21 @@ typedef enum EpPhase {
   EP_PHASE_DISPATCH_WAIT,  /* waiting for tokens */
   EP_PHASE_COMBINE_ASYNC,  /* sending rows back */
   EP_PHASE_COMBINE_WAIT,   /* waiting for rows */
-  EP_PHASE_AGREE,          /* comparing calls over ranks: epcomm's debug mode */
-  EP_PHASE_LOST,           /* an id of a lost rank, if such ids are refused */
+  EP_PHASE_AGREE,          /* epcomm's debug mode */
+  EP_PHASE_LOST,           /* an id of a lost rank */
   EP_PHASE_ROOM            /* want: room of the caller's outputs; got: rows */
 } EpPhase;
 
-/* An output that a call overwrites if it gives up a wait; see ep_spoil. */
+/* An output that a call overwrites if it gives up a wait. */
 typedef struct EpArea {
   uint32_t *at;
-  uint32_t words; /* 0 for no area */
+  uint32_t words; /* 0: no area */
   uint32_t fill;  /* value of every word */
 } EpArea;
 
-/* Words of the kernels that align the ranks and write time stamps. They are zeroed at set-up and after a fault. */
+/* Words of the kernels in common/align.cuh, zeroed at set-up and after a fault. */
 typedef struct EpControl {
-  uint32_t arrived[EP_MAX_RANKS]; /* [r]: number of rank r's last alignment; rank r writes it */
+  uint32_t arrived[EP_MAX_RANKS]; /* [r]: number of rank r's last alignment */
   uint32_t pad[32 - EP_MAX_RANKS];
   uint32_t epoch;                 /* alignments that this rank has passed */
   uint32_t replay;                /* rounds since the batch began */
@@ -84,19 +84,18 @@ typedef struct EpArgs {
   const float *weights;      /* [tokens, topk] router weights */
   const float *input_scales; /* one global scale, or null for 1 */
 
-  /* Symmetric heap: all offsets are the same on every rank. */
+  /* Symmetric heap: offsets are equal on all ranks. */
   uint8_t *heap[EP_MAX_RANKS];
-  uint64_t region[EP_MAX_REGIONS]; /* byte offset of each region */
+  uint64_t region[EP_MAX_REGIONS]; /* byte offset */
 
-  /* Outputs of dispatch. If senders write the rows, the outputs are on the symmetric heap: rank r's out is
-   * at heap[r] + (out - heap[rank]). */
+  /* Outputs of dispatch. If senders write the rows, rank r's out is at heap[r] + (out - heap[rank]). */
   uint8_t *out;          /* [max_rows, payload bytes of one row] */
-  uint8_t *out_scales;   /* by dtype: fp8 f32 [hidden/128, max_rows]; mxfp4 [max_rows, hidden/32]; nvfp4 5-D */
-  uint32_t *row_offsets; /* [groups + 1], a group for each local expert, after that of a fused shared expert */
+  uint8_t *out_scales;   /* fp8 f32 [hidden/128, max_rows]; mxfp4 [max_rows, hidden/32]; nvfp4 5-D */
+  uint32_t *row_offsets; /* [groups + 1]: a fused shared expert's group, then the local experts' groups */
   int32_t *expert_ids;   /* [groups] */
   int32_t *src_info;     /* [max_rows, 2]: token on its rank, top-k position */
-  uint32_t *scale_offsets; /* nvfp4 only: [groups] */
-  int32_t *row_tokens;   /* layout rank packed: [max_rows] token of each row, or null; if given, expert_ids has 64 bits */
+  uint32_t *scale_offsets; /* nvfp4: [groups] */
+  int32_t *row_tokens;   /* layout rank packed: [max_rows] or null; if given, expert_ids has 64 bits */
   int64_t max_rows;
 
   const uint16_t *y;   /* [max_rows, hidden] BF16 expert outputs */
@@ -104,59 +103,59 @@ typedef struct EpArgs {
   const uint16_t *bias; /* [hidden], only for epilogue bias */
   float epilogue_scale;
 
-  /* Words of the kernel's state that only this rank uses, zeroed at set-up. Word 0 is the abort word. */
+  /* Words that only this rank uses, zeroed at set-up. Word 0 is the abort word. */
   int32_t *counters;
 
-  /* The number of a call is *round_base + round: 1, 2, 3, ... It is equal on all ranks, and the same for all launches
-   * of a call. Dispatch and combine are counted separately. After EP_LAST_NUMBER and after a reset, 1 follows. */
-  uint32_t round;             /* from 1 on in each graph */
+  /* The number of a call is *round_base + round: 1, 2, 3, ..., equal on all ranks and in all launches of a call.
+   * Dispatch and combine have separate numbers. After EP_LAST_NUMBER and after a reset, 1 follows. */
+  uint32_t round;             /* from 1 in each graph */
   int32_t ids_wide;           /* 1: topk_ids has 64 bits; only layouts masked, rank and rank packed */
-  uint32_t *round_base;       /* advanced after each replay; with EP_OWN_ROUNDS the call advances it */
+  uint32_t *round_base;       /* advanced after each replay, with EP_OWN_ROUNDS by the call */
   uint64_t deadline_ns;
   EpFault *fault;
-  uint32_t *given_up;         /* device word, not 0 once the rank gave up a wait; may be null */
-  uint64_t *span;             /* [2] global timer: first start, last end. Null: not measured */
+  uint32_t *given_up;         /* not 0 once the rank gave up a wait; may be null */
+  uint64_t *span;             /* [2] global timer: first start, last end; null: not measured */
 
-  /* Launch parameters. A kernel reads only the parameters that it declares. */
+  /* Launch parameters, each for the kernels that declare it. */
   int32_t sms;
   int32_t wait_sms;    /* blocks that only wait or receive */
   int32_t count_sms;   /* blocks that count and signal */
   int32_t tile_tokens; /* rows that a block takes at a time */
   int32_t chunk_bytes; /* bytes that a warp moves at a time */
   int32_t delay_ns;    /* fault drills: ns of sleep before the call */
-  int32_t drop_signal; /* fault drills: never signals expert drop_signal - 1 */
-  int32_t skip_a2a;       /* 1: keeps the tokens for the rank's own experts, sends nothing */
-  int32_t allreduce_size; /* ranks with the same batch, which divide the shared expert's work */
+  int32_t drop_signal; /* fault drills: no signal to expert drop_signal - 1 */
+  int32_t skip_a2a;       /* 1: the rank keeps its tokens and sends nothing */
+  int32_t allreduce_size; /* ranks that divide the shared expert's work */
 
-  /* Launch parameters that only one kernel has; they share words. */
+  /* Launch parameters of single kernels. */
   union {
-    int32_t rotate;    /* combine. 1: a rank serves itself first; 0: all serve rank 0 first */
-    int32_t receivers; /* dispatch_ll: warps of a block that only receive */
-    int32_t cases;     /* ep_litmus_memcpy: copies of different sizes */
-    int32_t sizes;     /* ep_litmus_scan: scans arrays of 1 to `sizes` values */
+    int32_t rotate;    /* combine: 1: a rank serves itself first; 0: rank 0 first */
+    int32_t receivers; /* dispatch_ll: receiving warps of a block */
+    int32_t cases;     /* ep_litmus_memcpy: number of copies */
+    int32_t sizes;     /* ep_litmus_scan: arrays of 1 to `sizes` values */
     int32_t scope;     /* ep_litmus_pass: EP_LITMUS_* */
     int32_t ids;       /* ep_agree: ids in topk_ids */
   };
   union {
-    int32_t pause_ns; /* dispatch_ll: pause between two polls, so that L2 is free for the senders */
+    int32_t pause_ns; /* dispatch_ll: pause between two polls, which frees L2 for senders */
     int32_t step;     /* ep_litmus_memcpy: each copy has this many more 16-byte vectors */
     int32_t rounds;   /* ep_litmus_pass, ep_litmus_signal: messages */
     int32_t experts;  /* ep_agree: experts of all ranks */
   };
-  int32_t cell_bytes; /* ep_litmus_memcpy: bytes from one source to the next */
-  int32_t peer;       /* ep_litmus_memcpy: rank to which it writes */
+  int32_t cell_bytes; /* ep_litmus_memcpy: bytes between two sources */
+  int32_t peer;       /* ep_litmus_memcpy: destination rank */
   uint32_t about;     /* ep_agree: describes this rank's call */
   int32_t distinct;   /* ep_agree: ids of a token if they must differ, else 0 */
-  uint8_t *const *peers; /* with EP_SURVIVORS: [ranks] address of each heap, null for a lost rank */
+  uint8_t *const *peers; /* with EP_SURVIVORS: [ranks] heaps, null for a lost rank */
 
-  /* Only for the kernels of common/align.cuh. */
+  /* For common/align.cuh. */
   EpControl *control[EP_MAX_RANKS];
   uint64_t *stamps; /* [replays, stamp_slots] global timer */
   int32_t stamp_slots;
-  int32_t stamp; /* by kernel: slot to write, calls to count, or spans to clear */
+  int32_t stamp; /* slot to write, calls to count, or spans to clear */
 
-  /* Outputs that this launch overwrites if it gives up a wait. Last, because a kernel waits at its
-   * start for the cache lines of the arguments that it reads. */
+  /* Outputs that this launch overwrites if it gives up a wait. The member is last, because a kernel starts only
+   * when the cache lines of the arguments that it reads have arrived. */
   EpArea spoil[EP_SPOIL_AREAS];
 } EpArgs;
 
@@ -165,13 +164,13 @@ typedef struct EpSiluArgs {
   const uint16_t *in;            /* [rows, 2 D] BF16: gate then up, or interleaved */
   uint8_t *out;                  /* [rows, D] in the output dtype */
   uint8_t *scales;               /* as EpArgs.out_scales, with D for hidden */
-  const uint32_t *row_offsets;   /* [groups + 1]; the last is the number of valid rows */
-  const float *input_scales;     /* [groups], nvfp4 only */
-  const uint32_t *scale_offsets; /* [groups], nvfp4 only */
+  const uint32_t *row_offsets;   /* [groups + 1]; the last is the number of rows */
+  const float *input_scales;     /* [groups], nvfp4 */
+  const uint32_t *scale_offsets; /* [groups], nvfp4 */
   int64_t max_rows;
   int32_t groups;
-  float limit; /* clamp of mxfp4's variant */
-  float alpha; /* sigmoid factor of that variant */
+  float limit; /* mxfp4: clamp */
+  float alpha; /* mxfp4: sigmoid factor */
 } EpSiluArgs;
 
 #endif

@@ -1,6 +1,5 @@
-/* Opens NVSHMEM's host library with dlopen, without its headers.
- *
- * All ranks call the functions marked "collective", in the same order, with the primary context of their GPU current. */
+/* Opens NVSHMEM's host library with dlopen, without its headers. All ranks call the "collective" functions in the
+ * same order, with their GPU's primary context current. */
 #ifndef EP_NVSHMEM_H
 #define EP_NVSHMEM_H
 
@@ -11,9 +10,9 @@
 #include <string.h>
 
 #define EP_SHMEM_LIBRARY "libnvshmem_host.so.3"
-#define EP_SHMEM_FOLDER "EPBENCH_NVSHMEM" /* names the folder that has lib/ */
+#define EP_SHMEM_FOLDER "EPBENCH_NVSHMEM" /* folder that has lib/ */
 
-/* nvshmemx_uniqueid_t and nvshmemx_init_attr_t of NVSHMEM 3.8, whose headers assert these sizes. */
+/* nvshmemx_uniqueid_t and nvshmemx_init_attr_t of NVSHMEM 3.8. */
 typedef struct EpShmemID {
   int32_t version;
   char text[124];
@@ -49,7 +48,7 @@ typedef struct EpShmem {
   void *(*peer)(const void *p, int rank);
   int (*add_module)(void *module);
   int (*drop_module)(void *module);
-  /* Makes a CUstream wait for the puts of this rank's kernels; NVSHMEM's quiet waits only for puts of the host. */
+  /* Makes a CUstream wait for the puts of this rank's kernels. NVSHMEM's quiet waits only for the host's puts. */
   void (*quiet_on_stream)(void *stream);
 } EpShmem;
 
@@ -90,8 +89,8 @@ static inline int ep_shmem_unique(const EpShmem *s, EpShmemID *id) {
   return s->unique(id);
 }
 
-/* EP_SHMEM_UNIQUEID is the flag of nvshmemx_hostlib_init_attr for a unique id. The status must be checked, because a
- * failed init may return 0. */
+/* EP_SHMEM_UNIQUEID is the flag of nvshmemx_hostlib_init_attr for a unique id. Check the status: a failed init may
+ * return 0. */
 #define EP_SHMEM_UNIQUEID (1u << 3)
 #define EP_SHMEM_READY 2
 

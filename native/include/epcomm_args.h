@@ -1,56 +1,57 @@
-/* Arguments of epcomm's kernels that do not take EpArgs. */
+/* Arguments of epcomm's other kernels. */
 #ifndef EPCOMM_ARGS_H
 #define EPCOMM_ARGS_H
 
 #include "ep_args.h"
 
-/* Memory at the end of a rank's heap, which a reset does not change; only if ranks may be lost. */
+/* Memory at the end of a rank's heap, which a reset keeps. */
 typedef struct EpSurvival {
   uint8_t *peers[EP_MAX_RANKS];  /* EpArgs.peers */
-  uint64_t hello[EP_MAX_RANKS];  /* [r] is written by rank r in ep_meet: token << 32 | set of ranks */
-  uint64_t answer[EP_MAX_RANKS]; /* [r] is written by rank r in ep_meet: token of this rank << 32 | stage that rank r has reached */
+  uint64_t hello[EP_MAX_RANKS];  /* by rank: token << 32 | set of ranks */
+  uint64_t answer[EP_MAX_RANKS]; /* by rank: this rank's token << 32 | stage of the other rank */
 } EpSurvival;
 
-/* Host memory that the device writes; only if ranks may be lost. */
+/* Host memory that the device writes. */
 typedef struct EpLost {
-  uint64_t dropped;              /* number of ids that named an expert of a lost rank */
-  uint64_t met[EP_MAX_RANKS];    /* written by ep_meet: the hello of each rank that answered, else 0 */
-  uint64_t differs[EP_MAX_RANKS]; /* the hello of each rank that named another set of ranks, else 0 */
+  uint64_t dropped;              /* ids that named an expert of a lost rank */
+  uint64_t met[EP_MAX_RANKS];    /* the hello of each rank that answered, else 0 */
+  uint64_t differs[EP_MAX_RANKS]; /* the hello of each rank with another set of ranks, else 0 */
 } EpLost;
 
-/* Arguments of ep_meet, by which living ranks meet without the lost ones. */
+/* Arguments of ep_meet, in which living ranks meet. */
 typedef struct EpMeetArgs {
   uint8_t *heap[EP_MAX_RANKS]; /* heaps of the ranks in `set` */
-  uint64_t at;                 /* offset of EpSurvival on each heap */
+  uint64_t at;                 /* offset of EpSurvival */
   EpLost *lost;
   uint64_t deadline_ns;
   uint32_t set;                /* bit r for each rank that meets */
   uint32_t token;              /* identifies this attempt of this rank, never 0 */
-  int32_t rank, stage;         /* stage 1 exchanges tokens; stage 2 waits until the ranks that sent these tokens are in stage 2 */
+  int32_t rank, stage;         /* stage 1 exchanges tokens; stage 2 waits until all ranks have passed stage 1 */
 } EpMeetArgs;
 
-/* Arguments of the kernel that narrows top-k ids. */
+/* Arguments of ep_narrow_ids. */
 typedef struct EpIdsArgs {
   const int64_t *wide; /* [count] */
-  int32_t *narrow;     /* out: [count] an expert, or -1 if masked; an invalid id becomes -2 if `refused` is 1, else -1 */
+  int32_t *narrow;     /* out: [count] an expert, or -1 if masked; an invalid id becomes -2 if `refused` is 1, else
+                          -1 */
   int64_t count;
-  int32_t experts; /* number of experts of all ranks */
-  int32_t refused; /* 1: debug mode, which reports ids of -2; 0: invalid ids count as masked */
+  int32_t experts; /* of all ranks */
+  int32_t refused; /* 1: debug mode, which reports -2; 0: invalid ids count as masked */
   /* with EP_SURVIVORS */
-  const int32_t *ids;    /* [count] ids of 32 bits if wide is null */
+  const int32_t *ids;    /* [count] used if wide is null */
   uint8_t *const *peers; /* EpArgs.peers */
-  EpLost *lost;          /* counts the ids of lost ranks; null: they are not counted */
-  EpFault *fault;        /* this and the next two: see EpArgs */
+  EpLost *lost;          /* null: dropped ids are not counted */
+  EpFault *fault;        /* fault and the next two members: see EpArgs */
   int32_t *counters;
   uint32_t *given_up;
   int32_t rank, local_experts;
-  int32_t lost_refused;  /* 1: an id of a lost rank ends the call with a fault; 0: it is dropped and counted */
+  int32_t lost_refused;  /* 1: an id of a lost rank is a fault; 0: it is dropped and counted */
 } EpIdsArgs;
 
 /* Arguments of a kernel that exchanges words with the other ranks. */
 typedef struct EpMeeting {
-  uint8_t *heap[EP_MAX_RANKS]; /* heaps of all ranks */
-  uint64_t at;                 /* offset of the words of epcomm/normal.cuh on each heap */
+  uint8_t *heap[EP_MAX_RANKS];
+  uint64_t at;                 /* offset of the words of epcomm/normal.cuh */
   EpFault *fault;
   int32_t *counters;           /* word 0 is the abort word */
   uint32_t *given_up;          /* see EpArgs */
@@ -60,42 +61,42 @@ typedef struct EpMeeting {
 } EpMeeting;
 
 #define EP_NORMAL_BLOCKS 16  /* blocks of ep_return_weights; fixed, because each block counts its calls */
-#define EP_NORMAL_HEADER 256 /* bytes of call numbers before the words, see epcomm/normal.cuh */
-#define EP_TOLD_ROWS 8       /* index in EpAnnounceArgs.told of the first expert's number of rows */
+#define EP_NORMAL_HEADER 256 /* bytes of call numbers before the words */
+#define EP_TOLD_ROWS 8       /* index in EpAnnounceArgs.told of the first expert's rows */
 
 /* Arguments of ep_layout, which computes to which ranks and experts tokens go. */
 typedef struct EpLayoutArgs {
-  const void *ids;     /* [tokens, topk], each id of ids_bits bits */
-  int32_t *per_rank;   /* [ranks] number of tokens for each rank */
+  const void *ids;     /* [tokens, topk], ids_bits bits each */
+  int32_t *per_rank;   /* [ranks] tokens for each rank */
   int32_t *per_expert; /* [experts] */
   uint8_t *in_rank;    /* [tokens, ranks] 1 if the token goes to the rank */
   int32_t ids_bits, tokens, topk, experts, ranks;
 } EpLayoutArgs;
 
-/* Arguments of ep_announce, which sends counts to all ranks, and converts ids and weights to the form that
- * dispatch kernels read. */
+/* Arguments of ep_announce, which sends counts to all ranks, and prepares ids and weights for dispatch. */
 typedef struct EpAnnounceArgs {
   EpMeeting meeting;
   const int32_t *per_rank, *per_expert; /* as ep_layout wrote them */
-  int32_t *before;       /* [ranks, ranks]: entry [i, j] is the number of rows for rank j from the sources 0 to i */
-  uint32_t *told;        /* host memory: ticket, rows received, tokens of the fullest rank; from index EP_TOLD_ROWS on the rows of each expert */
-  const void *ids;       /* [tokens, given]; if null, a token goes to the first expert of each rank in in_rank */
+  int32_t *before;       /* [ranks, ranks]: entry [i, j] is the number of rows for rank j from ranks 0 to i */
+  uint32_t *told;        /* host memory: ticket, rows received, tokens of the fullest rank; from EP_TOLD_ROWS on the
+                            rows of each expert */
+  const void *ids;       /* [tokens, given]; null: a token goes to the first expert of each rank in in_rank */
   const uint8_t *in_rank;
   const float *weights;  /* [tokens, given] or null */
-  int32_t *narrow;       /* [tokens, topk] int32, -1 after the given ids; null: ids stay as they are */
+  int32_t *narrow;       /* [tokens, topk], -1 after the given ids; null: ids stay */
   float *padded;         /* [tokens, topk], or null */
   int32_t ids_bits, given, tokens; /* given: top-k of the caller's ids */
-  int32_t align;         /* the number of rows of an expert is rounded up to a multiple of align */
-  int32_t worst;         /* rows for which the outputs have room, 0 if they are allocated after this kernel */
+  int32_t align;         /* an expert's rows are rounded up to a multiple of align */
+  int32_t worst;         /* rows for which outputs have room, 0 if outputs do not exist yet */
   uint32_t ticket;       /* written last; 0: nothing is written to `told` */
 } EpAnnounceArgs;
 
-/* Arguments of ep_received, which converts the ids, weights and tokens of received rows to DeepEP's form. */
+/* Arguments of ep_received, which converts data of received rows to DeepEP's form. */
 typedef struct EpReceivedArgs {
   const int32_t *experts;      /* [rows, topk] local expert or -1 */
   const uint32_t *weights;     /* [rows, topk] */
   const int32_t *src_info;     /* [rows, 2] */
-  const uint32_t *row_offsets; /* its last entry is the number of received rows */
+  const uint32_t *row_offsets; /* the last entry is the number of rows */
   int64_t *ids;                /* [rows, given], or null */
   float *cut;                  /* [rows, given], or null */
   int32_t *tokens;             /* [rows] */
@@ -109,28 +110,28 @@ typedef struct EpAddArgs {
   int32_t n;
 } EpAddArgs;
 
-/* Arguments of ep_return_weights, which sends each row's weights back to its token and sums them over ranks. */
+/* Arguments of ep_return_weights, which sends rows' weights back to their tokens and sums them over ranks. */
 typedef struct EpReturnArgs {
   EpMeeting meeting;
   const float *weights;        /* [rows, given] */
   const int32_t *src_info;     /* [rows, 2] */
-  const uint32_t *row_offsets; /* its last entry counts the rows */
+  const uint32_t *row_offsets; /* the last entry is the number of rows */
   const int32_t *ids;          /* [tokens, topk] of this rank's tokens */
   float *out;                  /* [tokens, given] */
   int32_t tokens, given, max_rows;
 } EpReturnArgs;
 
-/* Arguments of ep_places, which assigns expanded rows to the selections of received rows. */
+/* Arguments of ep_places, which assigns expanded rows to selections. */
 typedef struct EpPlacesArgs {
   const int64_t *ids;       /* [rows, topk] local expert, or -1 */
-  const uint32_t *received; /* number of rows that were received, at most `rows` */
+  const uint32_t *received; /* number of received rows, at most `rows` */
   int32_t *slots;           /* [rows, topk] expanded row of each selection, or -1 */
-  int32_t *choices;         /* [expanded] selection (row * topk + k) of each expanded row, -1 in padding */
-  int32_t *counts;          /* [experts] number of expanded rows, without padding */
+  int32_t *choices;         /* [expanded] selection (row * topk + k), -1 in padding */
+  int32_t *counts;          /* [experts] expanded rows, without padding */
   int32_t rows, topk, experts, align, expanded;
 } EpPlacesArgs;
 
-/* Arguments of ep_expand, which copies received rows to their expanded rows. */
+/* Arguments of ep_expand, which copies received rows to expanded rows. */
 typedef struct EpExpandArgs {
   const uint8_t *x;              /* [rows, row_bytes] */
   const float *scales;           /* [rows, groups], or null */
@@ -145,7 +146,7 @@ typedef struct EpExpandArgs {
   int32_t zeros;                 /* 1: padding rows and their scales become 0; 0: they are not written */
 } EpExpandArgs;
 
-/* Arguments of ep_fold, which adds the expanded rows of each received row in float32, in the order of top-k. */
+/* Arguments of ep_fold, which adds the expanded rows of each received row in float32, in top-k order. */
 typedef struct EpFoldArgs {
   const uint8_t *x;         /* [expanded, hidden] BF16 */
   const float *weights;     /* [expanded], or null */

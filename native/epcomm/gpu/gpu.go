@@ -1,7 +1,7 @@
 //go:build cuda
 
-// Package gpu wraps the functions of the CUDA driver that a program needs in addition to epcomm:
-// memory, streams, graphs and kernels. If the driver refuses a call, the program prints the error and ends.
+// Package gpu calls the CUDA driver for memory, streams, graphs and kernels. If the driver refuses a call, the
+// program prints the error and ends.
 package gpu
 
 // #cgo CFLAGS: -std=gnu99 -O2 -D_GNU_SOURCE
@@ -28,7 +28,7 @@ type (
 	Kernel unsafe.Pointer
 )
 
-// Use binds this goroutine to its thread and makes a device's primary context current there.
+// Use binds this goroutine to its thread and makes a device's primary context current.
 func Use(device int) {
 	runtime.LockOSThread()
 	C.gpu_use(C.int(device))
@@ -49,7 +49,7 @@ func Upload[T any](to Pointer, from []T, s Stream) {
 	Wait(s)
 }
 
-// Download returns a copy of device memory. It waits for the copy.
+// Download returns a copy of device memory, after waiting for the copy.
 func Download(from Pointer, bytes int64, s Stream) []byte {
 	out := make([]byte, bytes)
 	if bytes > 0 {

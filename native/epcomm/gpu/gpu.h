@@ -1,5 +1,4 @@
-/* Functions of the CUDA driver for tests, examples and the worker. If the driver refuses a call, they print the error
- * and end the program. */
+/* Calls the CUDA driver. If the driver refuses a call, these functions print the error and end the program. */
 #ifndef EPCOMM_GPU_H
 #define EPCOMM_GPU_H
 
@@ -8,16 +7,16 @@
 
 typedef void *GpuStream, *GpuGraph;
 
-void gpu_use(int device); /* makes the device's primary context current */
+void gpu_use(int device);
 void *gpu_current(void);
 void *gpu_alloc(size_t bytes);
 void gpu_free(void *p);
 size_t gpu_free_bytes(void);
 int gpu_emulated(void);
-double gpu_seconds(void); /* seconds of the host's clock; on the emulated driver, of the device's clock */
+double gpu_seconds(void); /* seconds of the clock; on the emulated driver, of the device's clock */
 void gpu_upload(void *to, const void *from, size_t bytes, GpuStream stream);   /* `from` must not change until the copy has run */
 void gpu_fill(void *to, int byte, size_t bytes, GpuStream stream);
-void gpu_copy(void *to, const void *from, size_t bytes, GpuStream stream);     /* from device memory to device memory */
+void gpu_copy(void *to, const void *from, size_t bytes, GpuStream stream);     /* from device to device */
 void gpu_download(void *to, const void *from, size_t bytes, GpuStream stream);
 GpuStream gpu_stream(void);
 void gpu_stream_free(GpuStream stream);
@@ -27,7 +26,7 @@ GpuGraph gpu_captured(GpuStream stream);
 void gpu_replay(GpuGraph graph, GpuStream stream);
 void gpu_graph_free(GpuGraph graph);
 
-/* Functions for kernels with one parameter, which may be any struct. */
+/* Launch kernels that have one parameter, a struct. */
 void *gpu_load(const void *image);
 void *gpu_kernel(void *module, const char *name);
 void gpu_unload(void *module);

@@ -47,8 +47,8 @@ extern "C" {
 #endif
 
 #define EPCOMM_VERSION 1
-#define EPCOMM_TEXT 512     /* bytes of a text buffer, the terminating 0 included */
-#define EPCOMM_MAX_RANKS 64 /* largest number of ranks over several hosts; on one host it is 8 */
+#define EPCOMM_TEXT 512     /* bytes of a text, with the terminating 0 */
+#define EPCOMM_MAX_RANKS 64 /* over several hosts; on one host 8 */
 #define EPCOMM_MAX_SLOTS 8
 
 #if defined(_WIN32)
@@ -68,10 +68,10 @@ typedef enum EpcommStatus {
   EPCOMM_PACK = 2,     /* the pack cannot be read, is damaged, or is for another library */
   EPCOMM_DRIVER = 3,   /* there is no driver, or it returned an error */
   EPCOMM_MACHINE = 4,  /* this GPU cannot run the pack, or cannot reach a peer */
-  EPCOMM_DISAGREE = 5, /* ranks hold different packs or options, or make different collective calls */
+  EPCOMM_DISAGREE = 5, /* ranks have different packs or options, or make different collective calls */
   EPCOMM_GATHER = 6,   /* the all-gather failed */
   EPCOMM_FAULT = 7,    /* a wait passed its deadline: outputs are NaN; reset or destroy */
-  EPCOMM_PEER = 8,     /* another rank could not be created; the error text names the rank and the reason */
+  EPCOMM_PEER = 8,     /* another rank could not be created; the text says why */
   EPCOMM_NETWORK = 9   /* NVSHMEM is missing, has another version, or returned an error */
 } EpcommStatus;
 
@@ -126,105 +126,109 @@ typedef enum EpcommPurpose {
   EPCOMM_FOR_PAIR = 0, /* dispatch and combine together */
   EPCOMM_FOR_DISPATCH = 1,
   EPCOMM_FOR_COMBINE = 2,
-  EPCOMM_FOR_HALVES = 3 /* calls in halves (send and recv) with other work between them. Packs of layouts masked, rank and
-                           rank packed have kernels that occupy no SMs between the halves; other packs choose as for
-                           EPCOMM_FOR_PAIR. With reduced precision, the send of a combine ends only when all ranks have
-                           begun the combine */
+  EPCOMM_FOR_HALVES = 3 /* calls in halves (send and recv) with other work between them. In layouts masked, rank and
+                           rank packed the kernels occupy no SMs between the halves; other packs choose as for
+                           EPCOMM_FOR_PAIR. With reduced precision, the send of a combine ends only when all ranks
+                           have begun the combine */
 } EpcommPurpose;
 
-/* Gathers `bytes` bytes of every rank, in the order of ranks, into `all`. `mine` and `all` are host
- * memory. Returns 0 once `all` holds the bytes of all ranks. */
+/* Gathers `bytes` bytes of every rank, in the order of ranks, into `all`. Both pointers are host memory. Returns 0
+ * on success. */
 typedef int (*EpcommAllGather)(void *context, const void *mine, void *all, size_t bytes);
 
 /* What happens to top-k ids that name an expert of a lost rank. */
 typedef enum EpcommSurvivors {
   EPCOMM_NO_SURVIVORS = 0, /* a lost rank ends all calls */
   EPCOMM_DROP = 1,         /* such ids count as masked; epcomm_survivors counts them */
-  EPCOMM_REFUSE = 2        /* such an id ends the call with a fault on the rank that passed it; the calls of the other ranks end at their deadline */
+  EPCOMM_REFUSE = 2        /* such an id is a fault on the rank that passed it; the calls of the other ranks end at
+                              their deadline */
 } EpcommSurvivors;
 
 typedef struct EpcommOptions {
   size_t size;
   const char *pack;      /* path of the pack, or NULL */
-  const void *pack_data; /* if pack is NULL: the content of the file in host memory, pack_bytes bytes */
+  const void *pack_data; /* without a path: content of the file, in host memory */
   size_t pack_bytes;
   int rank, ranks;
   int device;            /* CUDA ordinal; its primary context is used */
   EpcommAllGather all_gather; /* not needed for one rank */
   void *context;
   uint64_t deadline_ns;  /* longest wait of a kernel for a peer; 0: 10 s */
-  int in_flight;         /* number of slots, so the most dispatches that may wait for their combine at the same time; 0: 1 */
-  int streams;           /* number of streams on which calls run at the same time; 0: 1 */
-  int reduced;           /* 1: accept reduced precision if the pack has it */
+  int in_flight;         /* number of slots; 0: 1 */
+  int streams;           /* streams with calls at the same time; 0: 1 */
+  int reduced;           /* 1: accept reduced precision */
   int max_sms;           /* refuse packs whose calls take more SMs; 0: no limit */
-  unsigned dtypes;       /* bit 1 << EpcommDType for each dtype to be used; 0: all dtypes of the pack */
+  unsigned dtypes;       /* bit 1 << EpcommDType for each dtype to be used; 0: all of the pack */
   int routing;           /* EpcommRouting of calls whose routing is 0 */
-  int debug;             /* 1: for every call, compare the arguments of all ranks, check the ids before a kernel uses them, and check the GPU of each tensor */
-  uint64_t extra_bytes;  /* bytes of memory for the caller's own outputs; see epcomm_extra */
-  int own_outputs;       /* 1: every call passes its own outputs, and the library allocates none. The same on all ranks */
-  const char *nvshmem;   /* folder with lib/libnvshmem_host.so.3; NULL: $EPBENCH_NVSHMEM, otherwise the linker's search path */
-  int nodes;             /* number of nodes of the ranks: rank r is on node r / (ranks / nodes); 0: 1 */
-  int survivors;         /* EpcommSurvivors: calls may go on after a rank is lost, see epcomm_shrink. The same on all ranks */
-  int ordered;           /* 1: the caller makes the stream of each recv wait for the stream of its send. The library then records no events for that */
-  uint64_t joins;        /* 0: all ranks call epcomm_create. Otherwise this rank joins ranks that already run: joins is the set of all of them,
-                            this rank included, bit r for rank r. The other ranks of the set call epcomm_grow with the same set */
+  int debug;             /* 1: for every call, compare the arguments of all ranks, check the ids, and check the GPU
+                            of each tensor */
+  uint64_t extra_bytes;  /* bytes for the caller's own outputs; see epcomm_extra */
+  int own_outputs;       /* 1: every call passes its outputs, and the library allocates none. The same on all ranks */
+  const char *nvshmem;   /* folder with lib/libnvshmem_host.so.3; NULL: $EPBENCH_NVSHMEM, or the linker's search path */
+  int nodes;             /* rank r is on node r / (ranks / nodes); 0: 1 */
+  int survivors;         /* EpcommSurvivors, the same on all ranks; see epcomm_shrink */
+  int ordered;           /* 1: the caller makes the stream of each recv wait for the stream of its send, so that the
+                            library records no events */
+  uint64_t joins;        /* 0: all ranks call epcomm_create. Otherwise this rank joins running ranks: bit r for each
+                            rank of the set, this rank included. The other ranks pass the same set to epcomm_grow */
 } EpcommOptions;
 
 typedef struct EpcommCall {
   size_t size;
   int slot;     /* 0 .. in_flight - 1 */
   int dtype;    /* EpcommDType */
-  int tokens;   /* number of tokens of this rank, 0 .. max_tokens */
-  int fullest;  /* number of tokens of the fullest rank, the same on all ranks; 0: max_tokens */
+  int tokens;   /* 0 .. max_tokens */
+  int fullest;  /* tokens of the fullest rank, the same on all ranks; 0: max_tokens */
   int routing;  /* EpcommRouting, the same on all ranks */
   int purpose;  /* EpcommPurpose, the same on all ranks */
-  int ids_bits; /* 32 or 64; 0: 32. With 64, layout expert launches one small kernel more in each dispatch. In other layouts, kernels read
-                   only the lower 32 bits of an id; debug mode checks all 64 */
+  int ids_bits; /* 32 or 64; 0: 32. With 64, layout expert launches one more small kernel in each dispatch. In other
+                   layouts kernels read only the lower 32 bits; debug mode checks all 64 */
   int unused;   /* 0 */
   const void *x;            /* [tokens, hidden] BF16; e4m3 for dtype fp8 of packs made with --raw */
-  const void *topk_ids;     /* [tokens, topk] global expert ids, -1 if masked. In layouts rank and rank packed a token may name an expert
-                               twice; its row then names the expert twice. In other layouts a token's ids must be distinct; debug checks that */
-  const float *weights;     /* [tokens, topk] router weights; in layout expert, dispatch and combine need the same weights */
+  const void *topk_ids;     /* [tokens, topk] global expert ids, -1 if masked. In layouts rank and rank packed, a
+                               token may name an expert twice. In other layouts a token's ids must be distinct; debug
+                               checks that */
+  const float *weights;     /* [tokens, topk] router weights; layout expert needs the same for dispatch and combine */
   const float *input_scale; /* [1] NVFP4's global scale; NULL for 1. With --raw and fp8: [tokens, hidden/128] */
-  /* Outputs of dispatch; NULL means the library's own. Pass either all outputs that the dtype has
-   * or none, and do the same on all ranks. Pass the same outputs again to combine. If they lie in
-   * the memory of epcomm_extra, at the same offset on all ranks, the library may choose any kernel;
-   * otherwise only kernels in which the receiving rank writes the rows. */
+  /* Outputs of dispatch; NULL means the library's own. Pass all outputs that the dtype has or none, the same way
+   * on all ranks. Pass the same outputs to combine. If they lie in the memory of epcomm_extra, at the same offset
+   * on all ranks, the library may choose any kernel; otherwise only kernels in which the receiving rank writes the
+   * rows. */
   void *out;               /* [max_rows, row_bytes] rows by expert */
   void *out_scales;        /* fp8: float [hidden/128, max_rows]; mxfp4: [max_rows, hidden/32]; nvfp4: 5-D blocks */
   uint32_t *row_offsets;   /* [groups + 1] */
   int32_t *expert_ids;     /* [groups] local expert of each group */
   int32_t *src_info;       /* [max_rows, 2] token on its rank, top-k position */
   uint32_t *scale_offsets; /* [groups] nvfp4 */
-  /* The shapes above are for layout expert; for other layouts see EpcommLayout. The next four members are
-   * for combine. */
-  const void *y;   /* [max_rows, hidden] BF16, the experts' output of each row. With several nodes it must lie in EpcommOutputs.y
-                      or in epcomm_extra, because the network reads it */
+  /* The shapes above are for layout expert; see EpcommLayout for the others. The next four members are for
+   * combine. */
+  const void *y;   /* [max_rows, hidden] BF16, the experts' output of each row. With several nodes it must lie in
+                      EpcommOutputs.y or epcomm_extra, because the network reads it */
   void *combined;  /* [tokens, hidden] BF16 */
   const void *bias;     /* [hidden] BF16, only for combines with epilogue=bias */
-  float epilogue_scale; /* only for combines with epilogue=scale; epbench pack chooses neither epilogue */
-  uint64_t rows;        /* layout rank packed: number of rows for which the given outputs have room; as many as arrive, or more.
-                           0: max_rows; then a call that ends with a fault does not overwrite the rows with NaN */
-  int32_t *row_tokens;  /* layout rank packed: [rows] number of each row's token on its source rank, or NULL. If given, each id in expert_ids
-                           has 64 bits */
+  float epilogue_scale; /* only for combines with epilogue=scale */
+  uint64_t rows;        /* layout rank packed: number of rows for which the given outputs have room. 0: max_rows, and
+                           a call that ends with a fault does not overwrite the rows with NaN */
+  int32_t *row_tokens;  /* layout rank packed: [rows] each row's token on its source rank, or NULL. If given, ids in
+                           expert_ids have 64 bits */
 } EpcommCall;
 
 /* The properties of the pack, and of this rank's memory. */
 typedef struct EpcommInfo {
   size_t size;
   int rank, ranks, hidden, experts, local_experts, topk, max_tokens;
-  int groups;       /* number of groups of rows: one for each rank in layouts rank and rank packed, otherwise one for each local expert; a fused shared expert
-                       has one more before them */
+  int groups;       /* groups of rows: one for each rank in layouts rank and rank packed, else one for each local
+                       expert; a fused shared expert has one more, the first */
   int shared, skip_a2a, reduced;
   int in_flight;
-  int largest_grid; /* largest number of SMs that a call takes */
+  int largest_grid; /* most SMs that a call takes */
   unsigned dtypes;  /* bit 1 << EpcommDType */
   int default_dtype;
   uint64_t heap_bytes;  /* device memory of this rank */
-  char digest[65];      /* digest of the pack, hex */
+  char digest[65];      /* of the pack, hex */
   char abi[65];         /* hash of the builds of all kernels, hex */
   char arch[16];
-  char kernels[1024];   /* "kernel=build,...". An exported table has a function that takes this text and refuses other builds */
+  char kernels[1024];   /* "kernel=build,...", which the functions of an exported table check */
   int layout;           /* EpcommLayout */
   int raw;              /* 1: tokens of dtype fp8 are passed as fp8 */
   int nodes;            /* 1 for packs of one host */
@@ -239,10 +243,11 @@ typedef struct EpcommOutputs {
   int32_t *expert_ids, *src_info;
   uint32_t *scale_offsets;
   uint64_t max_rows, row_bytes, out_bytes, scale_bytes;
-  int scales, scale_bytes_each; /* number of scales of one row, and bytes of one scale */
-  int row_pad;                  /* the number of rows of each group is a multiple of row_pad */
+  int scales, scale_bytes_each; /* scales of one row; bytes of one scale */
+  int row_pad;                  /* the rows of each group are a multiple of row_pad */
   uint64_t expert_ids_bytes, src_info_bytes, scale_offsets_bytes;
-  void *y;                      /* with several nodes: room for rows [max_rows, hidden] BF16 that combine can read; else NULL */
+  void *y;                      /* with several nodes: room for rows [max_rows, hidden] BF16 that combine can read;
+                                   else NULL */
 } EpcommOutputs;
 
 /* A wait that passed its deadline. */
@@ -258,25 +263,24 @@ typedef struct EpcommFault {
   char text[EPCOMM_TEXT]; /* the error text */
 } EpcommFault;
 
-/* Which kernels a call launches, and why. The strings are valid until the EpComm is destroyed. */
+/* Which kernels a call launches, and why. The strings stay valid until epcomm_destroy. */
 typedef struct EpcommExplanation {
   size_t size;
   const char *dispatch; /* kernel:parameter=value,... */
   const char *combine;
   const char *why;      /* the table row that chose the kernels, or default */
-  int first, last;      /* smallest and largest value of `fullest` with the same choice */
-  int plan;             /* number of the choice; equal on all ranks */
+  int first, last;      /* range of `fullest` with the same choice */
+  int plan;             /* equal on all ranks */
 } EpcommExplanation;
 
-/* Collective. On failure *comm is NULL, and text, of EPCOMM_TEXT bytes, gives the reason.
- * If one rank cannot be created, the call fails on all ranks. */
+/* Collective. On failure *comm is NULL, and text (EPCOMM_TEXT bytes) gives the reason. If one rank fails, all
+ * ranks fail. */
 EPCOMM_API EpcommStatus epcomm_create(EpComm **comm, const EpcommOptions *options, char *text);
 
-/* Collective. Waits for this rank's device and for the other ranks, then frees everything. If the GPU of
- * a rank is lost, it frees everything too, but returns EPCOMM_DRIVER on that rank and EPCOMM_PEER on the
- * others. If processes of ranks are gone, call epcomm_abandon instead, which does not wait for them. With
- * several nodes, NVSHMEM frees only on all ranks together. So after epcomm_abandon the heap is freed when
- * the process ends, and the process cannot create another EpComm for several nodes. */
+/* Collective. epcomm_destroy waits for this rank's device and for the other ranks, then frees everything. If a
+ * rank's GPU is lost, it returns EPCOMM_DRIVER on that rank and EPCOMM_PEER on the others. epcomm_abandon waits
+ * for no other rank: call it if processes of ranks are gone. With several nodes, it leaves the heap until the
+ * process ends, and the process cannot create another EpComm for several nodes. */
 EPCOMM_API EpcommStatus epcomm_destroy(EpComm *comm);
 EPCOMM_API void epcomm_abandon(EpComm *comm);
 
@@ -284,11 +288,10 @@ EPCOMM_API void epcomm_abandon(EpComm *comm);
 EPCOMM_API EpcommStatus epcomm_dispatch(EpComm *comm, const EpcommCall *call, EpcommStream stream);
 EPCOMM_API EpcommStatus epcomm_combine(EpComm *comm, const EpcommCall *call, EpcommStream stream);
 
-/* Call path. The two halves of a call. send begins the call; the outputs are complete after recv, in the
- * order of recv's stream. If send and recv are on different streams, the transfer runs at the same time
- * as the work between them. recv takes the same EpcommCall; inputs must not change before it. The next
- * call of the slot must come after recv. If that call is on another stream, make that stream wait for
- * recv's stream. */
+/* Call path. The two halves of a call. The outputs are complete after recv, in the order of recv's stream. With
+ * send and recv on different streams, the transfer runs at the same time as the work between them. recv takes the
+ * same EpcommCall; inputs must not change before it. The slot's next call must come after recv. If that call is on
+ * another stream, make that stream wait for recv's stream. */
 EPCOMM_API EpcommStatus epcomm_dispatch_send(EpComm *comm, const EpcommCall *call, EpcommStream stream);
 EPCOMM_API EpcommStatus epcomm_dispatch_recv(EpComm *comm, const EpcommCall *call, EpcommStream stream);
 EPCOMM_API EpcommStatus epcomm_combine_send(EpComm *comm, const EpcommCall *call, EpcommStream stream);
@@ -297,78 +300,73 @@ EPCOMM_API EpcommStatus epcomm_combine_recv(EpComm *comm, const EpcommCall *call
 /* Call path. No rank's stream continues before the streams of all ranks have reached this barrier. */
 EPCOMM_API EpcommStatus epcomm_barrier(EpComm *comm, EpcommStream stream);
 
-/* Call path. Launches a kernel that writes the GPU's clock, in ns, to *at, 8 bytes of device memory.
- * Clocks of different GPUs are not comparable. Events inside a graph would interrupt its sequence of
- * kernels; a stamp does not. */
+/* Call path. Launches a kernel that writes the GPU's clock, in ns, to *at, 8 bytes of device memory. Clocks of
+ * different GPUs are not comparable. */
 EPCOMM_API EpcommStatus epcomm_stamp(EpComm *comm, uint64_t *at, EpcommStream stream);
 
-/* Returns EPCOMM_FAULT and a description if a kernel of this rank gave up a wait, else EPCOMM_OK. out may
- * be NULL. The function reads only host memory and does not wait; it reports a fault once the kernel has
- * ended. Every call of this library checks for a fault before it launches. Replays of a graph do not:
- * after each replay, wait for its stream and call this function before you use the results. Other
- * ranks may notice the fault only when their own deadline passes. */
+/* Returns EPCOMM_FAULT and a description if a kernel of this rank gave up a wait, else EPCOMM_OK. out may be NULL.
+ * It reads only host memory, and does not wait for the kernel. Every call checks for a fault before it launches,
+ * but replays of a graph do not: after a replay, wait for its stream and call this function. Other ranks may
+ * notice the fault only at their own deadline. */
 EPCOMM_API EpcommStatus epcomm_fault(EpComm *comm, EpcommFault *out);
 
-/* Collective. Waits for this rank's device and resets all memory to its state after creation.
- * Graphs stay valid. With several nodes the call also waits for the network, without a deadline. */
+/* Collective. Waits for this rank's device and resets all memory to its state after creation. Graphs stay valid.
+ * With several nodes the call also waits for the network, without a deadline. */
 EPCOMM_API EpcommStatus epcomm_reset(EpComm *comm);
 
-/* Ends the waits of the kernels of all ranks in the same way as a deadline. Call it if you know that the ranks have
- * made calls that do not match. Calls under way and all later calls leave NaN in their outputs, until you reset or
- * destroy. It works only for ranks of one host. It writes to device memory on the default stream, and does not
- * wait for work on non-blocking streams. */
+/* Ends the waits of the kernels of all ranks, as a deadline does. Call it if ranks have made calls that do not
+ * match. These and all later calls leave NaN in their outputs, until you reset or destroy. It works only for ranks
+ * of one host. It uses the default stream, and does not wait for non-blocking streams. */
 EPCOMM_API EpcommStatus epcomm_stop(EpComm *comm);
 
 /* Collective among the ranks in `alive`, bit r for rank r. Continues without the other ranks, which are then lost.
  * All ranks of the set pass the same set. Needs options.survivors and a pack made with --survivors, of layout
- * masked, rank or rank:packed for one host. The function does not use all_gather, and takes at most four times
- * deadline_ns. It returns EPCOMM_PEER if a rank of the set did not call it or passed another set; then call it
- * again. It resets memory as epcomm_reset does, so calls that have begun are lost. Graphs stay valid.
+ * masked, rank or rank:packed for one host. It does not use all_gather, and takes at most four times deadline_ns.
+ * It returns EPCOMM_PEER if a rank of the set did not call it or passed another set; then call it again. It resets
+ * memory as epcomm_reset does; graphs stay valid.
  *
- * The process of a lost rank must have ended, or must make no more calls. Later calls send nothing to a lost rank,
- * wait for nothing from it and return no rows of it. epcomm_reset and epcomm_destroy are then collective among
- * the living ranks. epcomm_announce and epcomm_return_weights refuse while a rank is lost. See docs/faults.md. */
+ * A lost rank must make no more calls. Later calls send nothing to it, and wait for nothing from it. epcomm_reset
+ * and epcomm_destroy are then collective among the living ranks. epcomm_announce and epcomm_return_weights fail
+ * while a rank is lost. See docs/faults.md. */
 EPCOMM_API EpcommStatus epcomm_shrink(EpComm *comm, uint64_t alive);
 
 /* Collective among the ranks in `alive`, bit r for rank r. Takes back the lost ranks of the set. Living ranks, and
- * lost ranks whose process still runs, call epcomm_grow. A rank in a new process calls epcomm_create with
- * options.joins set to the same set. Memory is reset as by epcomm_shrink; graphs stay valid. Only the ranks of the
- * set call all_gather. The library does not read the gathered bytes of other ranks. */
+ * lost ranks whose process still runs, call epcomm_grow. A new process calls epcomm_create with options.joins set
+ * to the same set. Memory is reset; graphs stay valid. Only the ranks of the set call all_gather. */
 EPCOMM_API EpcommStatus epcomm_grow(EpComm *comm, uint64_t alive);
 
-/* Stores the set of living ranks, and how many top-k ids of this rank have named an expert of a lost rank since
- * creation. Only ids of calls that have ended are counted. Either pointer may be NULL. */
+/* Stores the set of living ranks, and how many ids of this rank have named an expert of a lost rank since
+ * creation, in calls that have ended. Either pointer may be NULL. */
 EPCOMM_API EpcommStatus epcomm_survivors(EpComm *comm, uint64_t *alive, uint64_t *dropped);
 
 EPCOMM_API EpcommStatus epcomm_explain(EpComm *comm, const EpcommCall *call, EpcommExplanation *out);
 EPCOMM_API EpcommStatus epcomm_info(EpComm *comm, EpcommInfo *out);
 EPCOMM_API EpcommStatus epcomm_outputs(EpComm *comm, int slot, int dtype, EpcommOutputs *out);
 
-/* Returns the memory of options.extra_bytes, at the same offset in every rank's heap, or NULL if extra_bytes
- * is 0. */
+/* Returns the memory of options.extra_bytes, at the same offset in every rank's heap, or NULL. */
 EPCOMM_API void *epcomm_extra(EpComm *comm);
 
 /* Returns the error text of the last status that was not EPCOMM_OK. */
 EPCOMM_API const char *epcomm_error(EpComm *comm);
 EPCOMM_API const char *epcomm_status_name(EpcommStatus status);
 
-/* Returns the routing class. counts [experts], in host memory, is how often each expert was selected,
- * summed over all ranks and over enough steps. With fewer than 16 selections for each expert, only
- * strong skew can be distinguished from chance. */
+/* Returns the routing class. counts [experts], in host memory, is how often each expert was selected, summed over
+ * ranks and steps. With fewer than 16 selections for each expert, only strong skew differs from chance. */
 EPCOMM_API EpcommRouting epcomm_classify(const int64_t *counts, int experts, int ranks);
 
-/* The GPUs of this host. Tables describe GPUs with the same words. */
+/* The GPUs of this host, as tables describe them. */
 typedef struct EpcommMachine {
   size_t size;
-  int sms, gpus;     /* number of SMs of one GPU; number of GPUs that this process sees */
+  int sms, gpus;     /* SMs of one GPU; GPUs that this process sees */
   uint64_t memory;   /* bytes of one GPU */
   char name[96], pci_id[16], arch[16];
-  char link[16];     /* "nv18": every GPU has 18 NVLinks; "mixed": GPUs have different numbers of them; "pcie": no NVLinks; "apart": some GPUs cannot address each other; "none": one GPU */
-  char key[160];     /* identifies the machine: a table with another key does not apply, see epbench machine */
+  char link[16];     /* "nv18": 18 NVLinks for each GPU; "mixed": different numbers; "pcie": none; "apart": some GPUs
+                        cannot address each other; "none": one GPU */
+  char key[160];     /* identifies the machine in tables, see epbench machine */
 } EpcommMachine;
 
-/* Describes the GPUs, as the driver and NVML report them. If there is no driver it returns EPCOMM_DRIVER
- * and writes the reason to text (EPCOMM_TEXT bytes). */
+/* Describes the GPUs, as the driver and NVML report them. Without a driver it returns EPCOMM_DRIVER and writes the
+ * reason to text (EPCOMM_TEXT bytes). */
 EPCOMM_API EpcommStatus epcomm_machine(EpcommMachine *out, char *text);
 
 /* Reads a pack without a GPU. Returns EPCOMM_OK if the pack is complete and made for this library. */

@@ -1,4 +1,4 @@
-/* Functions that DeepEP's interface needs and epcomm.h does not have. The rules of epcomm.h hold for them too. */
+/* The functions of DeepEP's interface that epcomm.h lacks. The rules of epcomm.h hold here too. */
 #ifndef EPCOMM_DEEPEP_H
 #define EPCOMM_DEEPEP_H
 
@@ -16,14 +16,14 @@ extern "C" {
  * Finish these steps before the next announce. The member size of each struct must be exactly the size in this
  * header. */
 
-/* Call path. Computes to which ranks and experts the tokens go. The numbers of tokens, experts and ranks
- * may differ from the pack's. */
+/* Call path. Computes to which ranks and experts the tokens go. The numbers of tokens, experts and ranks may
+ * differ from the pack's. */
 typedef struct EpcommLayoutOf {
   size_t size;
   const void *topk_ids; /* [tokens, topk], ids_bits bits each; an id outside 0 to experts - 1 is not counted */
   int ids_bits, tokens, topk, experts, ranks;
-  int32_t *per_rank;    /* [ranks] number of tokens that go to each rank */
-  int32_t *per_expert;  /* [experts] number of tokens that go to each expert */
+  int32_t *per_rank;    /* [ranks] tokens for each rank */
+  int32_t *per_expert;  /* [experts] tokens for each expert */
   uint8_t *in_rank;     /* [tokens, ranks] 1 if the token goes to the rank */
 } EpcommLayoutOf;
 EPCOMM_API EpcommStatus epcomm_layout(EpComm *comm, const EpcommLayoutOf *layout, EpcommStream stream);
@@ -36,30 +36,30 @@ typedef struct EpcommAnnounce {
   const uint8_t *in_rank;
   const float *weights; /* [tokens, topk], or NULL */
   int ids_bits, topk, tokens;
-  int align;            /* per_expert of epcomm_told is rounded up to a multiple of align; 0: 1 */
-  int worst;            /* 0: the caller allocates outputs after epcomm_told. Otherwise the outputs exist already and have room for this number
-                           of rows: epcomm_told then returns nothing, and more rows are a fault */
-  int32_t *ids;         /* out: [tokens, the pack's topk] the given ids, then -1; NULL if topk_ids already have this form */
+  int align;            /* number of which epcomm_told's per_expert are multiples; 0: 1 */
+  int worst;            /* 0: outputs are allocated after epcomm_told. Otherwise the outputs have room for this
+                           number of rows, epcomm_told returns nothing, and more rows are a fault */
+  int32_t *ids;         /* out: [tokens, the pack's topk] the given ids, then -1; NULL if topk_ids have this form */
   float *padded;        /* out: [tokens, the pack's topk] the given weights, padded; or NULL */
-  int32_t *before;      /* out: [ranks, ranks]: entry [i, j] is the number of rows for rank j from the ranks 0 to i */
+  int32_t *before;      /* out: [ranks, ranks]: entry [i, j] is the number of rows for rank j from ranks 0 to i */
 } EpcommAnnounce;
 EPCOMM_API EpcommStatus epcomm_announce(EpComm *comm, const EpcommAnnounce *announce, EpcommStream stream);
 
-/* Returns the counts of the last announce. `ready` is 1 once the counts of all ranks have arrived, which is
- * before any row arrives. Call the function until `ready` is 1. It reads only host memory. */
+/* Returns the counts of the last announce. Call it until `ready` is 1: then the counts of all ranks have arrived.
+ * It reads only host memory. */
 typedef struct EpcommTold {
   size_t size;
   int ready;
-  int rows;                   /* number of rows that this rank receives */
-  int fullest;                /* largest number of tokens that a rank sends; give it as EpcommCall.fullest */
-  const uint32_t *per_expert; /* [local experts] rows of each expert; valid until the next announce */
+  int rows;                   /* rows that this rank receives */
+  int fullest;                /* largest number of tokens of a rank, for EpcommCall.fullest */
+  const uint32_t *per_expert; /* [local experts] rows of each expert, until the next announce */
 } EpcommTold;
 EPCOMM_API EpcommStatus epcomm_told(EpComm *comm, EpcommTold *out);
 
-/* Call path. Writes ids, weights and tokens of each row of a dispatch in DeepEP's form. */
+/* Call path. Converts ids, weights and tokens of received rows to DeepEP's form. */
 typedef struct EpcommReceived {
   size_t size;
-  const int32_t *expert_ids;   /* [rows, the pack's topk]; this and the next three as dispatch wrote them */
+  const int32_t *expert_ids;   /* [rows, the pack's topk]; expert_ids to row_offsets as dispatch wrote them */
   const float *weights;
   const int32_t *src_info;
   const uint32_t *row_offsets;
@@ -70,8 +70,8 @@ typedef struct EpcommReceived {
 } EpcommReceived;
 EPCOMM_API EpcommStatus epcomm_received(EpComm *comm, const EpcommReceived *received, EpcommStream stream);
 
-/* Call path. Sends the weights of rows back to their tokens and sums them over ranks. Call it on every rank
- * after the combine of the same rows. */
+/* Call path. Sends the weights of rows back to their tokens and sums them over ranks. Call it on every rank, after
+ * the combine of these rows. */
 typedef struct EpcommReturn {
   size_t size;
   const float *weights;        /* [rows, topk] */
@@ -83,7 +83,7 @@ typedef struct EpcommReturn {
 } EpcommReturn;
 EPCOMM_API EpcommStatus epcomm_return_weights(EpComm *comm, const EpcommReturn *back, EpcommStream stream);
 
-/* Call path. Adds the n counts of rows at `counts` to the n numbers at `to`. In layout masked, row_offsets holds such
+/* Call path. Adds the n counts at `counts` to the n numbers at `to`. In layout masked, row_offsets holds such
  * counts. */
 EPCOMM_API EpcommStatus epcomm_add_counts(EpComm *comm, const uint32_t *counts, int32_t *to, int n, EpcommStream stream);
 
@@ -94,15 +94,15 @@ EPCOMM_API EpcommStatus epcomm_add_counts(EpComm *comm, const uint32_t *counts, 
  * epcomm_combine. The functions use only the memory in their arguments. `received` points to the last entry of
  * row_offsets. The member size of each struct must be exactly the size in this header. */
 
-/* Call path. Assigns an expanded row to each selection of an expert of this rank. The rows of an expert begin at a
- * multiple of align and follow each other in the order of received rows. */
+/* Call path. Assigns an expanded row to each selection of an expert of this rank. An expert's rows begin at a
+ * multiple of align, in the order of received rows. */
 typedef struct EpcommPlaces {
   size_t size;
   const int64_t *ids;       /* [rows, topk] local expert, or -1 */
-  const uint32_t *received; /* number of rows that were received */
+  const uint32_t *received; /* number of received rows */
   int32_t *slots;           /* out: [rows, topk] expanded row of each selection, or -1 */
-  int32_t *choices;         /* out: [expanded] selection (row * topk + k) of each expanded row, -1 in padding */
-  int32_t *counts;          /* out: [experts] number of expanded rows, without padding */
+  int32_t *choices;         /* out: [expanded] selection (row * topk + k) of each row, -1 in padding */
+  int32_t *counts;          /* out: [experts] expanded rows, without padding */
   int rows, topk, experts, align, expanded;
 } EpcommPlaces;
 EPCOMM_API EpcommStatus epcomm_places(EpComm *comm, const EpcommPlaces *places, EpcommStream stream);
@@ -124,8 +124,8 @@ typedef struct EpcommExpand {
 } EpcommExpand;
 EPCOMM_API EpcommStatus epcomm_expand(EpComm *comm, const EpcommExpand *expand, EpcommStream stream);
 
-/* Call path. Adds the expanded rows of each received row in float32, in the order of top-k. Only received rows
- * of the outputs are written. */
+/* Call path. Adds the expanded rows of each received row in float32, in top-k order. Only received rows are
+ * written. */
 typedef struct EpcommFold {
   size_t size;
   const void *x;                  /* [expanded, hidden] BF16 */

@@ -1,5 +1,5 @@
-/* The call path. It allocates nothing, waits for nothing and takes no lock. Calls are numbered on the device
- * (ep_number in common/check.cuh), so that a captured call can be replayed any number of times. */
+/* The call path. It allocates nothing, waits for nothing and takes no lock. The device numbers the calls
+ * (ep_number in common/check.cuh), so a captured call can be replayed any number of times. */
 #include <string.h>
 
 #include "choice.h"
@@ -28,7 +28,7 @@ void call_prepare(EpComm *c) {
     a->heap[1] = comm_heap(c) + c->at.world;
     a->control[0] = (EpControl *)(void *)(comm_heap(c) + c->at.control);
   }
-  a->counters = (int32_t *)(void *)(comm_heap(c) + c->at.abort + 4); /* the abort word of kernels that have no StateAt */
+  a->counters = (int32_t *)(void *)(comm_heap(c) + c->at.abort + 4); /* the abort word, for kernels without a StateAt */
 }
 
 void comm_forget_calls(EpComm *c) {
@@ -37,7 +37,7 @@ void comm_forget_calls(EpComm *c) {
 
 uint8_t *comm_heap(const EpComm *c) { return (uint8_t *)(uintptr_t)c->heap[c->options.rank]; }
 
-/* Returns whether kernels read a copy of the call's ids. The copy lacks the ids of lost ranks, or has 32 bits. */
+/* Returns whether kernels read a copy of the call's ids: without the ids of lost ranks, or with 32 bits. */
 static int other_ids(const EpComm *c, const EpcommCall *call) {
   return (c->pack.head->flags & PACK_SURVIVORS) || (call->ids_bits == 64 && !pack_any_order(c->pack.head));
 }
@@ -46,7 +46,7 @@ static const int32_t *ids_of(const EpComm *c, const EpcommCall *call, const Choi
   return other_ids(c, call) ? (const int32_t *)comm_on_heap(c, k->at->ids[k->op]) : (const int32_t *)call->topk_ids;
 }
 
-/* Returns whether a call must copy its ids. If combines may be in any order, the last copy may be another call's. */
+/* Returns whether a call must copy its ids. If combines may be in any order, the copy may hold another call's ids. */
 static int rewrites(const EpComm *c, const EpcommCall *call, const Choice *k) {
   return other_ids(c, call) && (k->op == DISPATCH || pack_any_order(c->pack.head));
 }
@@ -64,13 +64,14 @@ static void place_outputs(const EpComm *c, const EpcommCall *call, const Choice 
 }
 
 static EpArea area(const void *at, uint64_t bytes, uint32_t fill) {
-  uint64_t words = at == NULL ? 0 : bytes / 4 < UINT32_MAX - 255 ? bytes / 4 : UINT32_MAX - 255; /* 4 bytes each; an EpArea has at most 16 GiB */
+  uint64_t words = at == NULL ? 0 : bytes / 4 < UINT32_MAX - 255 ? bytes / 4 : UINT32_MAX - 255; /* in words of 4
+                                                                                                    bytes */
   EpArea a = {(uint32_t *)(uintptr_t)at, (uint32_t)words, fill};
   return a;
 }
 
-/* Lists the outputs that a call overwrites if it gives up a wait: rows become NaN, and row_offsets becomes 0, so that
- * there are no rows. If call->rows does not say for how many, only row_offsets is overwritten. */
+/* Lists the outputs that a call overwrites if it gives up a wait. Rows become NaN, and row_offsets becomes 0.
+ * Without call->rows only row_offsets is overwritten. */
 static void place_spoil(const EpComm *c, const EpcommCall *call, const Choice *k, EpArgs *a) {
   const PackHeader *h = c->pack.head;
   const PackDType *d = k->dtype;
@@ -152,7 +153,8 @@ static DrvResult narrow_ids(const EpComm *c, const EpcommCall *call, const Choic
   a.ids.experts = (int32_t)c->pack.head->experts;
   a.ids.refused = c->options.debug != 0;
   a.ids.peers = of->peers;
-  if (k->op == DISPATCH) a.ids.lost = (EpLost *)(uintptr_t)c->lost_device; /* a combine has the same ids, which must not be counted again */
+  if (k->op == DISPATCH) a.ids.lost = (EpLost *)(uintptr_t)c->lost_device; /* not for a combine: it would count the
+                                                                              same ids again */
   a.ids.fault = of->fault;
   a.ids.counters = of->counters;
   a.ids.given_up = of->given_up;
@@ -165,14 +167,14 @@ static DrvResult narrow_ids(const EpComm *c, const EpcommCall *call, const Choic
 
 static DrvResult compare(const EpComm *c, const EpcommCall *call, const Choice *k, const EpArgs *like, DrvStream stream) {
   EpArgs a = c->base;
-  a.counters = like->counters; /* a difference also ends the waits of this call */
+  a.counters = like->counters; /* a disagreement also ends this call's waits */
   a.region[0] = k->at->agree;
   a.about = (k->fullest - 1) << 12 | k->plan << 1 | (uint32_t)k->op;
   a.topk_ids = like->topk_ids;
   a.ids_wide = like->ids_wide;
   a.ids = call->tokens * (int32_t)c->pack.head->topk;
   a.experts = (int32_t)c->pack.head->experts;
-  a.distinct = pack_by_rank(c->pack.head) ? 0 : (int32_t)c->pack.head->topk; /* in layouts rank and rank packed a token may name an expert twice */
+  a.distinct = pack_by_rank(c->pack.head) ? 0 : (int32_t)c->pack.head->topk; /* 0: a token may name an expert twice */
   return launch(c, c->agree, 1, 32, 0, 0, &a, stream);
 }
 
@@ -183,8 +185,8 @@ static DrvResult begin(EpComm *c, const EpcommCall *call, const Choice *k, EpArg
   return r;
 }
 
-/* Writes the driver's id of a stream, because a new stream may get the handle of a destroyed one. A capturing stream
- * has no id; its handle serves, because it cannot be destroyed. */
+/* Writes the driver's id of a stream, because a new stream may get the handle of a destroyed one. A stream that
+ * captures has no id, but its handle is unique. */
 static DrvResult identify(const EpComm *c, DrvStream stream, uint64_t *id) {
   int status = 0;
   DrvResult r = 0;
@@ -194,8 +196,8 @@ static DrvResult identify(const EpComm *c, DrvStream stream, uint64_t *id) {
   return r == 0 && status == 0 ? c->driver->stream_id(stream, id) : r;
 }
 
-/* Launches the kernels of a call or of one half. The first half launches the config's first kernel, the second half
- * the others. If one kernel sends and receives, the second half only waits for that kernel. */
+/* Launches the kernels of a call, or of its first or second half. If one kernel sends and receives, the second
+ * half only waits for that kernel. */
 static DrvResult issue(EpComm *c, const EpcommCall *call, const Choice *k, int half, DrvStream stream) {
   int op = k->op;
   const PackPlan *plan = &c->pack.plans[k->plan];
@@ -224,7 +226,7 @@ static DrvResult issue(EpComm *c, const EpcommCall *call, const Choice *k, int h
   return r;
 }
 
-/* Checks that a recv has the plan of its send: with another plan it could wait forever. */
+/* Checks that a recv has the plan of its send. With another plan it could wait forever. */
 static EpcommStatus check_begun(EpComm *c, const EpcommCall *call, int begun, int plan) {
   if (begun < 0) return comm_say(c, EPCOMM_INVALID, "slot %d: recv without a send of the same op before it", call->slot);
   if (begun == plan) return EPCOMM_OK;
@@ -241,7 +243,7 @@ static EpcommStatus check_order(EpComm *c, const EpcommCall *call, const Choice 
   return half == SECOND_HALF ? check_begun(c, call, slot->begun[k->op], (int)k->plan) : EPCOMM_OK;
 }
 
-/* Launches a call, even after a fault: the kernels then overwrite the outputs and end. */
+/* Launches a call, even after a fault: the kernels then overwrite the outputs. */
 static EpcommStatus perform(EpComm *c, const EpcommCall *given, int op, int half, DrvStream stream) {
   Choice k;
   EpcommCall call;
@@ -293,7 +295,7 @@ EpcommStatus epcomm_stamp(EpComm *c, uint64_t *at, EpcommStream stream) {
   EpArgs a = c->base;
   if (at == NULL || (uintptr_t)at % sizeof *at != 0)
     return comm_say(c, EPCOMM_INVALID, "at: %p must be device memory and a multiple of 8", (void *)at);
-  a.stamps = at; /* stamp_slots and stamp are 0, so every replay writes the same word */
+  a.stamps = at; /* the slot stays 0, so every replay writes the same word */
   return comm_launch(c, c->stamp, 1, 32, 0, &a, "stamp", stream);
 }
 

@@ -1,4 +1,4 @@
-/* The first part of a call: checks of its arguments, and the look-up of its plan. */
+/* Checks a call's arguments, and looks up its plan. */
 #ifndef EPCOMM_CHOICE_H
 #define EPCOMM_CHOICE_H
 
@@ -6,7 +6,7 @@
 
 enum { DISPATCH, COMBINE };
 
-/* The result of the look-up for a call. `run` is the range of token counts with this plan, `first` its first count. */
+/* The result of the look-up. `run` is the range of token counts with this plan. */
 typedef struct Choice {
   const PackRun *run;
   uint32_t plan, first;
@@ -16,12 +16,12 @@ typedef struct Choice {
   int op;
 } Choice;
 
-/* Members that an older header lacks become 0. */
+/* Copies a call. Members that an older header lacks become 0. */
 EpcommStatus choice_take(EpComm *c, const EpcommCall *given, EpcommCall *out);
 
 EpcommStatus choice_of(EpComm *c, const EpcommCall *call, int op, Choice *out);
 
-/* Checks the tensors of a call: given, aligned, and in debug mode on this rank's GPU. */
+/* Checks that tensors are given and aligned, and in debug mode on this rank's GPU. */
 EpcommStatus choice_check(EpComm *c, const EpcommCall *call, const Choice *k);
 
 #endif

@@ -1,4 +1,4 @@
-/* Declarations shared by the files of the library. */
+/* Declarations that the library's files share. */
 #ifndef EPCOMM_COMM_H
 #define EPCOMM_COMM_H
 
@@ -7,30 +7,30 @@
 #include "epcomm.h"
 #include "pack.h"
 
-#define COMM_MESSAGE 1024 /* largest message between ranks, in bytes */
-#define COMM_STATES 16 /* states of a pack; a state is the memory of one kind of kernel for one dtype */
+#define COMM_MESSAGE 1024 /* bytes of the largest message between ranks */
+#define COMM_STATES 16 /* a state is the memory of one kernel family for one dtype */
 
-/* Offsets of a state on the heap, equal on every rank. */
+/* Offsets on the heap, equal on every rank. */
 typedef struct StateAt {
-  uint64_t rounds[2]; /* call numbers of dispatch and of combine, PACK_ROUND_WORDS words each */
+  uint64_t rounds[2]; /* call numbers by op, PACK_ROUND_WORDS words each */
   uint64_t counters;
   uint64_t region[EP_MAX_REGIONS];
 } StateAt;
 
 typedef struct SlotAt {
   uint64_t agree;  /* words of debug mode */
-  uint64_t ids[2]; /* by op: copy of the top-k ids, [max_tokens, topk] int32; in layout expert both ops share it */
+  uint64_t ids[2]; /* by op: top-k ids, [max_tokens, topk] int32 */
   uint64_t out, out_scales, row_offsets, expert_ids, src_info, scale_offsets;
-  uint64_t y; /* only with several nodes: the experts' outputs, which the network reads */
+  uint64_t y; /* the experts' outputs, with several nodes */
   StateAt states[COMM_STATES];
 } SlotAt;
 
 typedef struct HeapAt {
   uint64_t control, extra, bytes;
-  uint64_t survival; /* EpSurvival, in packs with PACK_SURVIVORS; a reset does not fill it */
-  uint64_t abort; /* two words: EpArgs.given_up, and the abort word of kernels that have no StateAt */
-  uint64_t world; /* only with several nodes: the table of hosts/transport.cuh */
-  uint64_t normal; /* only in layout rank packed: memory of the kernels in epcomm/normal.cuh */
+  uint64_t survival; /* EpSurvival; a reset does not fill it */
+  uint64_t abort; /* EpArgs.given_up, then an abort word */
+  uint64_t world; /* table of hosts/transport.cuh, with several nodes */
+  uint64_t normal; /* memory of epcomm/normal.cuh, in layout rank packed */
   SlotAt slots[EPCOMM_MAX_SLOTS];
 } HeapAt;
 
@@ -40,15 +40,15 @@ typedef struct Ready {
 } Ready;
 
 typedef struct Slot {
-  int plan;             /* of the last dispatch, -1 for none */
-  int begun[2];         /* by op: plan of a send without its recv, -1 for none */
+  int plan;             /* plan of the last dispatch, -1: none */
+  int begun[2];         /* by op: plan of a send without recv, -1: none */
   uint64_t sent[2];     /* by op: id of the last send's stream */
   DrvEvent done[2];     /* by op: recorded after the last send */
 } Slot;
 
 typedef struct Place {
   uint64_t process[2]; /* a random number, and the process id */
-  char host[40];       /* boot id: processes with the same boot id run on one Linux kernel */
+  char host[40];       /* boot id, equal for processes of one Linux kernel */
 } Place;
 
 struct EpComm {
@@ -59,33 +59,33 @@ struct EpComm {
   DrvDevice device;
   DrvContext context;
   int sms;
-  DrvModule *modules;  /* of each module of the pack; NULL if no call needs it */
-  Ready *ready;        /* of each launch of the pack */
+  DrvModule *modules;  /* NULL for a module that no call needs */
+  Ready *ready;
   DrvFunction align, stamp, agree, narrow;
   DrvFunction meet;
   DrvFunction layout, announce, add_counts, received, give_back; /* of normal.c; NULL if the pack is too old */
   DrvFunction place_rows, expand, fold; /* of expand.c; NULL if the pack is too old */
   const PackLookup *lookups[4][PACK_PURPOSES][PACK_CLASSES]; /* by dtype index */
-  int dtype_index[5];  /* by EpcommDType: index in the pack, -1 if absent or not chosen */
+  int dtype_index[5];  /* by EpcommDType: index in the pack, -1: none */
   HeapAt at;
   DrvPointer heap[EPCOMM_MAX_RANKS]; /* 0 for ranks of other nodes */
   int opened[EPCOMM_MAX_RANKS]; /* 1: opened by an IPC handle, must be closed */
-  DrvPointer handles[EPCOMM_MAX_RANKS]; /* for such heaps: the address in the process that owns it */
-  volatile EpFault *fault;      /* host memory that the device can write */
+  DrvPointer handles[EPCOMM_MAX_RANKS]; /* address in the process that owns the heap */
+  volatile EpFault *fault;      /* host memory that the device writes */
   DrvPointer fault_device;
-  volatile uint32_t *told;      /* host memory for the counts that ep_announce writes */
+  volatile uint32_t *told;      /* host memory for the counts of ep_announce */
   DrvPointer told_device;
   uint32_t ticket;              /* number of the last announce */
   volatile EpLost *lost;        /* where kernels report lost ranks */
   DrvPointer lost_device;
   uint64_t alive;               /* bit r for each rank that takes part in calls */
   uint64_t gathers;             /* bit r for each rank that takes part in all_gather */
-  uint32_t attempts;            /* meetings so far, see survive.c */
-  Place places[EPCOMM_MAX_RANKS]; /* of each rank whose heap is open */
+  uint32_t attempts;            /* number of meetings, see survive.c */
+  Place places[EPCOMM_MAX_RANKS];
   EpArgs base;
   Slot slots[EPCOMM_MAX_SLOTS];
   char text[EPCOMM_TEXT];
-  uint8_t meeting[(EPCOMM_MAX_RANKS + 1) * COMM_MESSAGE]; /* of exchange(), which allocates nothing */
+  uint8_t meeting[(EPCOMM_MAX_RANKS + 1) * COMM_MESSAGE]; /* memory of exchange(), which allocates nothing */
 };
 
 EpcommStatus comm_say(EpComm *c, EpcommStatus status, const char *format, ...) __attribute__((format(printf, 3, 4)));
@@ -94,12 +94,11 @@ EpcommStatus comm_driver_error(EpComm *c, DrvResult result, const char *what);
 uint8_t *comm_heap(const EpComm *c);
 static inline void *comm_on_heap(const EpComm *c, uint64_t at) { return comm_heap(c) + at; }
 
-/* Fills a caller's struct up to its `size`, because the caller's header may be older. `size` keeps its value. */
+/* Fills a caller's struct up to its `size`, which stays, because the caller's header may be older. */
 void comm_give(void *out, const void *whole, size_t bytes);
 
-/* Copies a caller's struct into one of this version, of `bytes` bytes. Members that the caller's header
- * lacks become 0. Returns 0, or -1 if the caller's struct has less than `least` bytes or sets a member
- * that this library does not know. */
+/* Copies a caller's struct to `whole` (`bytes` bytes). Members that the caller's header lacks become 0. Returns -1
+ * if the struct has less than `least` bytes, or sets a member that this library does not know. */
 int comm_take(void *whole, size_t bytes, size_t least, const void *given);
 
 EpcommStatus comm_no_room(EpComm *c, uint64_t free_bytes);
@@ -112,18 +111,18 @@ void unload_kernels(EpComm *c);
 
 typedef enum Step { STEP_CREATE = 1, STEP_RESET, STEP_RESET_END, STEP_DESTROY, STEP_FREE } Step;
 
-/* exchange.c: sends `bytes` bytes at `mine` to all ranks, and stores those of all ranks in `all`. Every rank passes
- * its status so far. The result is EPCOMM_OK only if all passed the same step and EPCOMM_OK. */
+/* Gathers `bytes` bytes from each rank in `all`. Every rank passes its status so far. Returns EPCOMM_OK only if
+ * all ranks pass EPCOMM_OK and the same step. */
 EpcommStatus exchange(EpComm *c, Step step, EpcommStatus status, const void *mine, void *all, size_t bytes);
 EpcommStatus exchange_heaps(EpComm *c, EpcommStatus status);
 
 Place comm_place(void);
 
-/* network.c. network_join, network_take and network_give are collective. */
+/* The functions of network.c. network_join, network_take and network_give are collective. */
 EpcommStatus network_open(EpComm *c);
 EpcommStatus network_join(EpComm *c);
 EpcommStatus network_take(EpComm *c, EpcommStatus status);
-void network_give(EpComm *c);     /* frees the heap; collective */
+void network_give(EpComm *c);     /* frees the heap */
 void network_abandon(EpComm *c);  /* keeps the heap */
 EpcommStatus network_module(EpComm *c, DrvModule module);
 void network_drop(DrvModule module);
@@ -132,8 +131,8 @@ EpcommStatus network_settle(EpComm *c); /* waits until all sent data has arrived
 
 void call_prepare(EpComm *c);
 void comm_forget_calls(EpComm *c); /* sets the slots to the state before any call */
-/* Launches a kernel outside dispatch and combine. args has at least sizeof(EpArgs) bytes. With early, the kernel
- * may begin before the kernel before it ends; it must wait for that kernel. */
+/* Launches a kernel outside dispatch and combine. args has at least sizeof(EpArgs) bytes. With `early`, the kernel
+ * may begin before the preceding kernel ends, and must wait for that kernel. */
 EpcommStatus comm_launch(EpComm *c, DrvFunction f, uint32_t grid, uint32_t block, int early, void *args, const char *what,
                          DrvStream stream);
 
@@ -141,7 +140,7 @@ EpcommStatus comm_launch(EpComm *c, DrvFunction f, uint32_t grid, uint32_t block
 EpcommStatus comm_launch_now(EpComm *c, DrvFunction f, uint32_t grid, uint32_t block, int early, void *args, const char *what,
                              DrvStream stream);
 
-/* Declares `a` with the sizeof(EpArgs) bytes that a launch on the emulated driver copies. */
+/* Declares `a` with at least sizeof(EpArgs) bytes, which a launch on the emulated driver copies. */
 #define WITH_ROOM(type) \
   union {               \
     type of;            \
@@ -149,19 +148,20 @@ EpcommStatus comm_launch_now(EpComm *c, DrvFunction f, uint32_t grid, uint32_t b
   } a;                  \
   memset(&a, 0, sizeof a)
 
-/* normal.c: checks the member size of a struct. */
+/* Checks the member size of a struct. */
 EpcommStatus comm_check_size(EpComm *c, size_t size, size_t want, const char *name);
 
 EpcommStatus comm_agree(EpComm *c, EpcommStatus status);
 
 EpcommStatus survive_check(EpComm *c);
 EpcommStatus survive_begin(EpComm *c);                /* fills EpSurvival on the heap */
-EpcommStatus survive_reset(EpComm *c, uint64_t alive); /* for epcomm_shrink, and for epcomm_reset after a loss */
+EpcommStatus survive_reset(EpComm *c, uint64_t alive);
 EpcommStatus survive_part(EpComm *c);                 /* waits until all living ranks call epcomm_destroy */
 int survive_lost(const EpComm *c);
 uint64_t survive_everyone(const EpComm *c);
 
-EpcommStatus comm_clear(EpComm *c);                   /* resets fault, calls and memory; no kernel of any rank may run */
+EpcommStatus comm_clear(EpComm *c);                   /* resets fault, calls and memory while no kernel of any rank
+                                                         runs */
 int fault_is_set(const EpComm *c);
 void fault_sentence(const EpComm *c, const EpFault *f, char *text);
 

@@ -1,5 +1,5 @@
-/* Creates and destroys EpComms. A rank takes part in every exchange, even after an error, because the other
- * ranks wait for it. */
+/* Creates and destroys EpComms. Even after an error a rank takes part in every exchange, because the other ranks
+ * wait for it. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -215,14 +215,13 @@ static EpcommStatus build(EpComm *c) {
   return s;
 }
 
-/* Checks that this rank's GPU still works. NVSHMEM's free contains a barrier on the GPUs, which would wait for a
- * failed GPU. */
+/* Checks that this rank's GPU works. Otherwise NVSHMEM's free would wait for the GPU in a barrier. */
 static EpcommStatus check_alive(EpComm *c) {
   DrvResult r = c->context != NULL ? c->driver->context_wait() : 0;
   return r == 0 ? EPCOMM_OK : comm_driver_error(c, r, "wait for the device");
 }
 
-/* The other ranks must no longer use this rank's heap. */
+/* Frees the rank's memory. The other ranks must no longer use its heap. */
 static void take_down(EpComm *c, int meet) {
   const Driver *d = c->driver;
   if (d != NULL && c->context != NULL) d->context_set(c->context);
@@ -290,7 +289,7 @@ EpcommStatus epcomm_create(EpComm **comm, const EpcommOptions *options, char *te
     return EPCOMM_OK;
   }
   snprintf(text, EPCOMM_TEXT, "%s", c->text);
-  /* If one rank fails, all fail, so all ranks reach this line or none. */
+  /* If one rank fails, all ranks reach this line. */
   take_down(c, c->options.ranks > 1 && s != EPCOMM_GATHER && c->options.joins == 0);
   finish(c, before);
   return s;
@@ -302,7 +301,7 @@ static EpcommStatus end(EpComm *c, int meet) {
   c->driver->context_get(&before);
   c->driver->context_set(c->context);
   EpcommStatus s = check_alive(c);
-  const int alone = survive_lost(c); /* all_gather would need the lost ranks too */
+  const int alone = survive_lost(c); /* all_gather would need the lost ranks */
   if (meet && alone && s == EPCOMM_OK) s = survive_part(c);
   if (meet && !alone) s = exchange(c, STEP_DESTROY, s, NULL, NULL, 0);
   take_down(c, meet && !alone && s == EPCOMM_OK);

@@ -42,7 +42,7 @@ static const struct {
 
 void driver_describe(const Driver *d, DrvResult result, char text[DRIVER_WORDS]) {
   const char *name = NULL, *words = NULL;
-  if (result == DRV_NOT_INITIALIZED) { /* the driver returns it in a forked process, also from cuInit */
+  if (result == DRV_NOT_INITIALIZED) { /* in a forked process, even from cuInit */
     snprintf(text, DRIVER_WORDS, "%s", forked);
     return;
   }
@@ -52,7 +52,7 @@ void driver_describe(const Driver *d, DrvResult result, char text[DRIVER_WORDS])
 }
 
 static void load(void) {
-  /* libcuda.so without a version may be the stub library of a toolkit, so it is not tried. */
+  /* libcuda.so without a version may be a toolkit's stub library. */
   void *library = dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL);
   if (library == NULL) {
     snprintf(trouble, sizeof trouble, "no CUDA driver: %.400s", dlerror());

@@ -1,5 +1,5 @@
-/* Declares the part of the CUDA driver that the library calls. The driver is opened with dlopen, so that programs
- * start on hosts without a GPU. */
+/* Declares the part of the CUDA driver that the library calls. dlopen opens the driver, so that programs start on
+ * hosts without a GPU. */
 #ifndef EPCOMM_DRIVER_H
 #define EPCOMM_DRIVER_H
 
@@ -85,12 +85,12 @@ typedef struct Driver {
   DrvResult (*event_destroy)(DrvEvent);
   DrvResult (*event_record)(DrvEvent, DrvStream);
   DrvResult (*stream_wait)(DrvStream, DrvEvent, unsigned);
-  DrvResult (*stream_id)(DrvStream, uint64_t *);         /* fails during a capture, and invalidates it */
-  DrvResult (*stream_capturing)(DrvStream, int *status); /* status 0: the stream does not capture */
+  DrvResult (*stream_id)(DrvStream, uint64_t *);         /* invalidates a capture */
+  DrvResult (*stream_capturing)(DrvStream, int *status); /* status 0: no capture */
   DrvResult (*pointer_get)(void *, int, DrvPointer);
 } Driver;
 
-/* Returns the driver, loaded by the first call. On failure, and in a process forked after that, returns NULL and
+/* Returns the driver, which the first call loads. On failure, and in a process forked later, returns NULL and
  * writes the reason to text (EPCOMM_TEXT bytes). */
 const Driver *driver_open(char *text);
 

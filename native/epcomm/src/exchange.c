@@ -6,7 +6,7 @@
 
 #include "comm.h"
 
-/* Precedes every message: the sender, its step, status and error text. */
+/* Precedes every message. */
 typedef struct Prefix {
   uint32_t magic;
   uint16_t version, step;
@@ -22,7 +22,7 @@ static const char *step_name(unsigned step) {
   return names[step < sizeof names / sizeof names[0] ? step : 0];
 }
 
-/* Returns the first error of any rank. It is an error if ranks are in different steps. */
+/* Returns the first error of any rank, or an error if ranks are in different steps. */
 static EpcommStatus judge(EpComm *c, Step step, const uint8_t *all, size_t each) {
   EpcommStatus first = EPCOMM_OK;
   for (int r = 0; r < c->options.ranks; r++) {
@@ -54,12 +54,11 @@ EpcommStatus exchange(EpComm *c, Step step, EpcommStatus status, const void *min
   if (ranks == 1) memcpy(in, out, each);
   else failed = c->options.all_gather(c->options.context, out, in, each);
   for (size_t r = 0; r < ranks && bytes > 0; r++) memcpy((uint8_t *)all + r * bytes, in + r * each + sizeof p, bytes);
-  if (status != EPCOMM_OK) return status; /* this rank's own error text is kept */
+  if (status != EPCOMM_OK) return status; /* keeps this rank's own error text */
   if (failed) return comm_say(c, EPCOMM_GATHER, "all_gather returned %d: a rank is gone, or the network between the ranks has failed", failed);
   return judge(c, step, in, each);
 }
 
-/* ---- heaps ---- */
 
 typedef struct HeapMessage {
   Place place;
@@ -75,7 +74,7 @@ static void read_line(const char *path, char *out, size_t size) {
   fclose(f);
 }
 
-/* Returns a number that identifies this process without /dev/urandom; process ids of two containers may be equal. */
+/* Returns a number for this process without /dev/urandom. Process ids of two containers may be equal. */
 static uint64_t guess(void) {
   struct timespec t = {0, 0};
   clock_gettime(CLOCK_REALTIME, &t);
@@ -136,7 +135,7 @@ static EpcommStatus open_far(EpComm *c, int rank, const HeapMessage *m) {
   return EPCOMM_OK;
 }
 
-/* Returns 0 if a rank has the same process and heap as before, else closes the old heap and returns 1. */
+/* Returns 0 if a rank has the same process and heap as before; else closes the old heap and returns 1. */
 static int left_its_heap(EpComm *c, int rank, const HeapMessage *m) {
   if (memcmp(&c->places[rank], &m->place, sizeof m->place) == 0 && (c->opened[rank] ? c->handles[rank] : c->heap[rank]) == m->heap) return 0;
   if (c->opened[rank]) c->driver->ipc_close(c->heap[rank]);

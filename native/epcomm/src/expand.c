@@ -1,4 +1,4 @@
-/* The functions for expanded rows of DeepEP V2. */
+/* Launches the kernels for expanded rows of DeepEP V2. */
 #include <string.h>
 
 #include "comm.h"
@@ -8,7 +8,7 @@
 
 static EpcommStatus check(EpComm *c, size_t size, size_t want, const char *name) {
   EpcommStatus s = comm_check_size(c, size, want, name);
-  if (s != EPCOMM_OK || c->fold != NULL) return s; /* load.c finds fold last */
+  if (s != EPCOMM_OK || c->fold != NULL) return s; /* load.c finds `fold` last */
   return comm_say(c, EPCOMM_PACK, "%s: the pack is too old for this call; make the pack again", name);
 }
 
@@ -16,7 +16,7 @@ static EpcommStatus within(EpComm *c, const char *name, int n, int least, int mo
   return n >= least && n <= most ? EPCOMM_OK : comm_say(c, EPCOMM_INVALID, "%s: %d is outside %d to %d", name, n, least, most);
 }
 
-/* Returns the number of blocks if one warp copies a row; at most two blocks fit on an SM. */
+/* Returns the number of blocks if one warp copies a row. */
 static uint32_t blocks_for_rows(const EpComm *c, int rows) {
   int64_t blocks = ((int64_t)rows + THREADS / 32 - 1) / (THREADS / 32), most = 2 * (int64_t)c->sms;
   return blocks < 1 ? 1 : blocks < most ? (uint32_t)blocks : (uint32_t)most;

@@ -26,8 +26,8 @@ const char *epcomm_status_name(EpcommStatus status) {
   return (unsigned)status < sizeof names / sizeof names[0] ? names[status] : "unknown";
 }
 
-/* Describes a disagreement in debug mode. want and got are this rank's and the other's call: call number << 32 |
- * `about` of compare(). */
+/* Describes a disagreement in debug mode. want and got: call number << 32 | `about` of this rank's and of the
+ * other rank's call. */
 static void describe_disagreement(const EpComm *c, const EpFault *f, char *text) {
   static const char *const ops[] = {"dispatch", "combine"};
   uint32_t mine = (uint32_t)f->want, theirs = (uint32_t)f->got;
@@ -70,7 +70,7 @@ void fault_sentence(const EpComm *c, const EpFault *f, char *text) {
            (long long)f->want, (long long)f->got);
 }
 
-/* Returns whether there is a complete fault record. The kernel writes `set` last, after a fence. */
+/* Returns whether the fault record is complete. The kernel writes `set` last. */
 int fault_is_set(const EpComm *c) { return __atomic_load_n((const uint32_t *)(uintptr_t)&c->fault->set, __ATOMIC_ACQUIRE) != 0; }
 
 EpcommStatus epcomm_fault(EpComm *c, EpcommFault *out) {
@@ -107,17 +107,17 @@ EpcommStatus epcomm_reset(EpComm *c) {
   if (r == 0) r = c->driver->context_wait();
   EpcommStatus s = r == 0 ? EPCOMM_OK : comm_driver_error(c, r, "wait for the device");
   if (c->nodes > 1 && s == EPCOMM_OK) s = network_settle(c);
-  /* After this exchange no kernel of any rank runs. */
+  /* No kernel of any rank runs after this exchange. */
   s = exchange(c, STEP_RESET, s, NULL, NULL, 0);
   if (s == EPCOMM_OK) {
     s = comm_clear(c);
-    s = exchange(c, STEP_RESET_END, s, NULL, NULL, 0); /* no rank makes a call before all ranks have reset their memory */
+    s = exchange(c, STEP_RESET_END, s, NULL, NULL, 0); /* no rank makes a call before all memory is reset */
   }
   c->driver->context_set(before);
   return s;
 }
 
-/* Ends the waits of a rank's kernels: sets given_up and every abort word. */
+/* Ends the waits of a rank's kernels. */
 static DrvResult stop_rank(const EpComm *c, DrvPointer heap) {
   DrvResult r = c->driver->fill(heap + c->at.abort, 1, 1);
   if (r == 0) r = c->driver->fill(heap + c->at.abort + 4, 1, 1);

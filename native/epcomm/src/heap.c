@@ -1,4 +1,4 @@
-/* Computes the offsets in a rank's heap and fills it. kernels/cuda/pack/read.go computes the same bytes of a slot. */
+/* Computes the offsets in a rank's heap. kernels/cuda/pack/read.go computes the same bytes of a slot. */
 #include <string.h>
 
 #include "comm.h"
@@ -16,7 +16,7 @@ static const PackRegion *region(const EpComm *c, uint32_t state, uint32_t i) {
   return &c->pack.regions[c->pack.states[state].first_region + i];
 }
 
-/* Returns the first state of a chosen dtype with the same call numbers as `state`. */
+/* Returns the first state of a chosen dtype that has the call numbers of `state`. */
 static uint32_t counts_with(const EpComm *c, uint32_t state, int op) {
   uint16_t numbers = c->pack.states[state].numbers[op];
   for (uint32_t j = 0; numbers != 0 && j < state; j++)
@@ -24,10 +24,10 @@ static uint32_t counts_with(const EpComm *c, uint32_t state, int op) {
   return state;
 }
 
-/* The regions that share memory with one region of a state. */
+/* The regions that share memory with a region of a state. */
 typedef struct Area {
-  int placed, covered;   /* placed: one region has an offset; covered: one is at least as large */
-  uint64_t common, most; /* common: their first offset, or the offset of their middle; most: bytes of the largest */
+  int placed, covered;   /* placed: a region has an offset; covered: a region is large enough */
+  uint64_t common, most; /* common: their first offset, or that of their middle; most: bytes of the largest region */
 } Area;
 static Area area_of(const EpComm *c, const SlotAt *at, uint32_t state, uint32_t i) {
   const PackRegion *own = region(c, state, i);

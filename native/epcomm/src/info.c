@@ -1,5 +1,4 @@
-/* Functions that describe a pack (a file of compiled kernels) or an EpComm (one rank that runs them). epcomm.h describes
- * the public ones. */
+/* Describes packs (files of compiled kernels) and EpComms. */
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -115,8 +114,8 @@ void *epcomm_extra(EpComm *c) {
   return c->options.extra_bytes > 0 ? comm_heap(c) + c->at.extra : NULL;
 }
 
-/* Returns the class of a routing, which says how unevenly the tokens select experts. It must return the same as Classify in
- * tune/ep/class.go, where the sources of the bounds are named. */
+/* Returns the class of a routing. It must equal Classify in tune/ep/class.go, which names the sources of the
+ * bounds. */
 EpcommRouting epcomm_classify(const int64_t *counts, int experts, int ranks) {
   double total = 0, pairs = 0, fullest = 0, load = 0;
   if (counts == NULL || ranks < 1 || experts < 1 || experts % ranks != 0) return EPCOMM_ALL_ROUTINGS;

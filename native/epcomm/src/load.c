@@ -1,4 +1,4 @@
-/* Loads all kernels before any kernel runs: later loading would wait for a kernel that waits for a peer. */
+/* Loads all kernels before any kernel runs: later loading could wait for a kernel that waits for a peer. */
 #include <stdlib.h>
 
 #include "comm.h"
@@ -20,7 +20,7 @@ static EpcommStatus find(EpComm *c, uint32_t module, const char *entry, DrvFunct
   return r == 0 ? EPCOMM_OK : comm_driver_error(c, r, entry);
 }
 
-/* Sets a kernel's attributes early, because setting them waits for the device. */
+/* Sets a kernel's attributes early, because this waits for the device. */
 static DrvResult ready(const Driver *d, DrvFunction f, uint32_t shared, int *most_threads) {
   int most = 0, local = 0;
   size_t stack = 0;
@@ -33,7 +33,7 @@ static DrvResult ready(const Driver *d, DrvFunction f, uint32_t shared, int *mos
   return r;
 }
 
-/* Checks that all blocks of a grid fit on the GPU at once, because they wait for each other. */
+/* Checks that all blocks of a grid fit on the GPU at once: they wait for each other. */
 static EpcommStatus check_resident(EpComm *c, const PackLaunch *l, DrvFunction f) {
   const char *entry = pack_text(&c->pack, l->entry);
   int threads = 0, blocks = 0;
@@ -59,7 +59,7 @@ static EpcommStatus load_config(EpComm *c, const PackConfig *config) {
   return EPCOMM_OK;
 }
 
-/* Finds the kernels of normal.c and expand.c. Those that an old pack lacks stay NULL. */
+/* Finds the kernels of normal.c and expand.c. A kernel that an old pack lacks stays NULL. */
 static EpcommStatus load_normal(EpComm *c) {
   static const char *const names[] = {"ep_layout", "ep_announce", "ep_add_counts", "ep_received", "ep_return_weights",
                                       "ep_places", "ep_expand", "ep_fold"};

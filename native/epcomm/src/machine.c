@@ -1,4 +1,4 @@
-/* Computes the key by which a table's header names the machine. kernels/cuda/drive/machine.go computes the same key. */
+/* Computes the key of this machine, equal to the key in kernels/cuda/drive/machine.go. */
 #include <dlfcn.h>
 #include <stdio.h>
 #include <string.h>
@@ -76,7 +76,7 @@ static void name_link(const Nvml *n, int nvml_works, const Driver *d, EpcommMach
   else snprintf(m->link, sizeof m->link, "%s", m->gpus == 1 ? "none" : apart(d, m->gpus) ? "apart" : "pcie");
 }
 
-/* Describes device 0; all GPUs of a host are assumed to be alike. */
+/* Describes device 0, and assumes that a host's GPUs are alike. */
 static DrvResult ask_driver(const Driver *d, EpcommMachine *m) {
   DrvDevice device;
   size_t memory = 0;

@@ -1,7 +1,6 @@
-/* Ranks on several nodes, joined by NVSHMEM, which allocates their heaps.
- *
- * A process stays in NVSHMEM's group until it ends: finalize would wait for a dead rank. So the heap is freed only
- * after an exchange with all ranks. */
+/* Joins ranks on several nodes with NVSHMEM, which allocates their heaps. A process stays in NVSHMEM's group until
+ * it ends, because finalize would wait for a dead rank. So the heap is freed only after an exchange with all
+ * ranks. */
 #include <pthread.h>
 #include <stdlib.h>
 
@@ -18,7 +17,6 @@ static struct {
 } group;
 static pthread_mutex_t loading = PTHREAD_MUTEX_INITIALIZER;
 
-/* Writes the library's path: only its name if no folder is given. */
 static void library_path(const EpComm *c, char *path, size_t bytes) {
   const char *folder = c->options.nvshmem != NULL ? c->options.nvshmem : getenv(EP_SHMEM_FOLDER);
   if (folder == NULL || folder[0] == 0) snprintf(path, bytes, "%s", EP_SHMEM_LIBRARY);
@@ -63,7 +61,7 @@ EpcommStatus network_open(EpComm *c) {
 
 typedef struct Hello {
   Place place;
-  EpShmemID id; /* the process's group; else, on rank 0, a new one */
+  EpShmemID id; /* the process's group, or on rank 0 a new one */
   int32_t joined, pad;
 } Hello;
 
@@ -113,7 +111,7 @@ EpcommStatus network_join(EpComm *c) {
   return exchange(c, STEP_CREATE, s, NULL, NULL, 0);
 }
 
-/* Checks the free memory, because NVSHMEM's allocation would wait for a rank that has too little. */
+/* Checks the free memory: NVSHMEM's allocation would wait for a rank that has too little. */
 static EpcommStatus check_room(EpComm *c) {
   size_t free_bytes = 0, total = 0;
   DrvResult r = c->driver->memory_info(&free_bytes, &total);

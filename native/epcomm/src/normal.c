@@ -1,4 +1,4 @@
-/* The functions that DeepEP's normal calls need in addition to dispatch and combine. */
+/* Launches the other kernels of DeepEP's normal calls. */
 #include <string.h>
 
 #include "comm.h"
@@ -21,7 +21,7 @@ static EpcommStatus check_packed(EpComm *c, const char *what) {
   return EPCOMM_OK;
 }
 
-/* Checks that no rank is lost, because these kernels wait for all ranks. */
+/* Checks that no rank is lost: these kernels wait for all ranks. */
 static EpcommStatus check_whole(EpComm *c, const char *what) {
   EpcommStatus s = check_packed(c, what);
   if (s != EPCOMM_OK || !survive_lost(c)) return s;

@@ -1,4 +1,4 @@
-/* Reads a pack. Every number in it is checked before it is used, even if the digest is correct. */
+/* Reads a pack. It checks every number before use, even if the digest is correct. */
 #include "pack.h"
 
 #include <stdarg.h>
@@ -113,7 +113,7 @@ static void place_sections(Pack *p) {
   p->cubins = p->data + s[PACK_CUBINS].offset;
 }
 
-/* Returns whether a section has the records first to first + n - 1. */
+/* Returns whether a section has records first to first + n - 1. */
 static int within(const Pack *p, int section, uint32_t first, uint32_t n) {
   uint32_t count = pack_count(p, section);
   return first <= count && n <= count - first;
@@ -196,7 +196,7 @@ static int run_ok(const Pack *p, const PackRun *r, uint32_t dtype) {
 }
 
 static int check_lookups(const Pack *p, char *text) {
-  /* Bounds the work below, which reads all runs of each look-up. */
+  /* Bounds the time of the checks below. */
   uint32_t most = pack_count(p, PACK_DTYPES) * 2 * PACK_PURPOSES * PACK_CLASSES;
   if (pack_count(p, PACK_LOOKUPS) > most) return refuse(text, "pack: %u look-ups, but at most %u can differ", pack_count(p, PACK_LOOKUPS), most);
   for (uint32_t i = 0; i < pack_count(p, PACK_LOOKUPS); i++) {

@@ -1,5 +1,5 @@
-/* The pack's records, as kernels/cuda/pack/format.go writes them: little-endian, naturally aligned, sections at
- * multiples of 16 bytes. */
+/* The records of a pack, as kernels/cuda/pack/format.go writes them: little-endian, naturally aligned, in sections
+ * at multiples of 16 bytes. */
 #ifndef EPCOMM_PACK_H
 #define EPCOMM_PACK_H
 
@@ -7,16 +7,16 @@
 #include <stdint.h>
 
 #define PACK_MAGIC "EPCOMMPK"
-#define PACK_VERSION 2 /* version 1, which has no areas, can be read too */
+#define PACK_VERSION 2 /* version 1, without areas, can be read too */
 #define PACK_DIGEST_FROM 56 /* first byte that the digest covers */
-#define PACK_ROUND_BLOCKS 192 /* most blocks of a grid */
+#define PACK_ROUND_BLOCKS 192 /* largest number of blocks in a grid */
 #define PACK_ROUND_WORDS (32 * PACK_ROUND_BLOCKS)
 #define PACK_CLASSES 5
-#define PACK_MOST_RANKS 64 /* over several nodes; on one host EP_MAX_RANKS */
+#define PACK_MOST_RANKS 64 /* over several nodes */
 #define PACK_PURPOSES 4
 #define PACK_NEEDED_PURPOSES 3
 
-enum { PACK_EXPERT, PACK_EXPERT_128, PACK_MASKED, PACK_RANK, PACK_RANK_PACKED, PACK_LAYOUTS }; /* in the order of ep.Layouts */
+enum { PACK_EXPERT, PACK_EXPERT_128, PACK_MASKED, PACK_RANK, PACK_RANK_PACKED, PACK_LAYOUTS }; /* as ep.Layouts */
 enum { PACK_SHARED = 1, PACK_SKIP = 2, PACK_REDUCED = 4, PACK_EXACT = 8, PACK_RAW = 16, PACK_SURVIVORS = 32 };
 enum { PACK_PLACES = 1, PACK_PDL = 1, PACK_NETWORK = 1 }; /* of a config, a launch and a module */
 
@@ -43,10 +43,10 @@ typedef struct PackHeader {
   PackSection sections[PACK_SECTIONS];
 } PackHeader;
 
-/* Follows the header in packs for several nodes; header_bytes includes it. */
+/* Follows the header in packs for several nodes. */
 typedef struct PackHosts {
   uint32_t nodes;
-  uint32_t network[3]; /* version of NVSHMEM */
+  uint32_t network[3]; /* NVSHMEM's version */
 } PackHosts;
 
 typedef struct PackDType {
@@ -57,7 +57,8 @@ typedef struct PackDType {
 
 typedef struct PackState {
   uint32_t dtype, name, first_region, regions, counters;
-  uint16_t numbers[2]; /* by op: states with equal numbers share call numbers, with equal numbers[0] also counters; 0: none */
+  uint16_t numbers[2]; /* by op: states with equal numbers share call numbers (with equal numbers[0] also counters);
+                          0: none */
 } PackState;
 
 typedef struct PackRegion {
@@ -96,9 +97,8 @@ typedef struct PackRun {
   uint32_t last, plan, elsewhere, text;
 } PackRun;
 
-/* A checked pack in memory. */
 typedef struct Pack {
-  uint8_t *data; /* 16-byte aligned copy of the file */
+  uint8_t *data; /* 16-byte aligned */
   const PackHeader *head;
   const PackHosts *hosts; /* NULL on one host */
   const PackDType *dtypes;
@@ -114,12 +114,13 @@ typedef struct Pack {
   const uint8_t *cubins;
 } Pack;
 
-/* Both return 0. On failure they return -1, write the reason to text (EPCOMM_TEXT bytes), and leave nothing to free. */
+/* Read a pack. Both return 0. On failure they return -1, write the reason to text (EPCOMM_TEXT bytes), and leave
+ * nothing to free. */
 int pack_read(Pack *pack, const void *data, size_t bytes, char *text);
 int pack_open(Pack *pack, const char *path, char *text);
 void pack_free(Pack *pack);
 
-/* Bytes of the outputs that describe rows: expert_ids, src_info, scale_offsets. */
+/* Bytes of the outputs that describe rows. */
 typedef struct PackIndex {
   uint64_t expert_ids, src_info, scale_offsets;
 } PackIndex;
@@ -131,8 +132,8 @@ uint32_t pack_nodes(const Pack *pack);
 uint32_t pack_count(const Pack *pack, int section);
 const char *pack_text(const Pack *pack, uint32_t at);
 
-/* Returns the run for a token count, or NULL if the pack has no such look-up. first may be NULL. dtype is an index of
- * the pack's dtypes. */
+/* Returns the run for a token count, or NULL without such a look-up. first may be NULL. dtype is an index of the
+ * pack's dtypes. */
 const PackRun *pack_find(const Pack *pack, uint32_t dtype, int reduced, int purpose, int routing, uint32_t tokens,
                          uint32_t *first);
 

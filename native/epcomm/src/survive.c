@@ -1,5 +1,5 @@
-/* Continues without lost ranks, and takes them back. all_gather needs every rank, so living ranks meet in a kernel.
- * After the meeting's first stage, no kernel of any rank runs; after the second, all memory is reset. */
+/* Continues without lost ranks, and takes them back. all_gather needs every rank, so living ranks meet in a
+ * kernel. After the meeting's first stage no kernel of any rank runs. After the second, all memory is reset. */
 #include <stdio.h>
 #include <string.h>
 
@@ -121,8 +121,7 @@ EpcommStatus epcomm_shrink(EpComm *c, uint64_t alive) {
   return s == EPCOMM_OK ? survive_reset(c, alive) : s;
 }
 
-/* Opens the heaps of ranks that came back, and resets. It makes the exchanges of epcomm_create, and makes all of them
- * even after an error. */
+/* Opens the heaps of ranks that came back, and resets. Makes all exchanges of epcomm_create, even after an error. */
 static EpcommStatus grow_to(EpComm *c, uint64_t alive) {
   const uint64_t before = c->gathers;
   DrvResult r = c->driver->context_wait();

@@ -1,10 +1,9 @@
-/* Measures how many bytes a few SMs can move. It is a plain copy of rows, which stores as many bytes on its own rank
- * and on another rank as a call does. Times of dispatch and combine on few SMs are compared with the rate of this
- * copy. */
+/* Measures how many bytes a few SMs can move, by a plain copy of rows to this rank and to another rank. Times of
+ * dispatch and combine on few SMs are compared with the rate of this copy. */
 #include "common/check.cuh"
 
-#define COPY_THREADS 512 /* enough to use an SM's whole bandwidth to L2; 256 threads reach a quarter less */
-#define COPY_DEPTH 7     /* 16-byte loads of a lane in flight; a warp copies 7168 bytes in two rounds */
+#define COPY_THREADS 512 /* 256 threads reach a quarter less of an SM's bandwidth to L2 */
+#define COPY_DEPTH 7     /* 16-byte loads of a lane in flight */
 
 EP_DEVICE void copy_row(uint4 *to, const uint4 *from, uint32_t vectors) {
   for (uint32_t first = lane_id(); first < vectors; first += 32 * COPY_DEPTH) {
@@ -19,8 +18,8 @@ EP_DEVICE void copy_row(uint4 *to, const uint4 *from, uint32_t vectors) {
 }
 
 /* Copies a.cases rows of a.cell_bytes bytes to this rank and a.step rows to the next rank, evenly mixed. One warp
- * copies one row. Region 0 has two halves of a.peer rows. The first half is read and the second is written. If there
- * are more rows than a half has, copying continues at the start of the half. */
+ * copies one row. Region 0 has two halves of a.peer rows, to read and to write. After the end of a half, copying
+ * continues at its start. */
 EP_ENTRY(COPY_THREADS, 1) beside_copy(const __grid_constant__ EpArgs a) {
   uint64_t home = static_cast<uint64_t>(a.cases), away = static_cast<uint64_t>(a.step), all = home + away;
   uint64_t bytes = static_cast<uint64_t>(a.cell_bytes), rows = static_cast<uint64_t>(a.peer);

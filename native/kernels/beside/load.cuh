@@ -1,10 +1,10 @@
-/* Kernels for measurements with a matrix product of cuBLASLt that runs at the same time as calls. One fills the
- * factors of the product. The other two run in place of the calls: one only occupies SMs, and one also moves memory.
- * They show which resource the product lacks. No kernel family includes this file. */
+/* Kernels for measurements in which a matrix product of cuBLASLt runs at the same time as calls. beside_fill fills
+ * the factors of the product. beside_hold and beside_traffic run in place of the calls, to show which resource the
+ * product lacks. */
 #include "common/check.cuh"
 
-/* Mixes the bits of x (Wellons' lowbias32). Factors should have no pattern, because the power that a product takes
- * depends on their values, and the clock rate depends on the power. */
+/* Mixes the bits of x (Wellons' lowbias32). Factors must have no pattern: a product's power, and so the clock
+ * rate, depends on their values. */
 EP_DEVICE uint32_t beside_bits(uint32_t x) {
   x ^= x >> 16;
   x *= 0x21f0aaadu;
@@ -13,8 +13,7 @@ EP_DEVICE uint32_t beside_bits(uint32_t x) {
   return x ^ (x >> 15);
 }
 
-/* Fills max_rows 32-bit words of `out` with factors between 1/2 and 1 of either sign. They are BF16, or e4m3 if stamp
- * is 1. */
+/* Fills max_rows 32-bit words of `out` with factors between 1/2 and 1 of either sign: BF16, or e4m3 if stamp is 1. */
 EP_ENTRY(1024, 1) beside_fill(const __grid_constant__ EpArgs a) {
   uint32_t *out = reinterpret_cast<uint32_t *>(a.out);
   uint64_t step = static_cast<uint64_t>(gridDim.x) * blockDim.x;
@@ -24,15 +23,14 @@ EP_ENTRY(1024, 1) beside_fill(const __grid_constant__ EpArgs a) {
   }
 }
 
-/* Occupies SMs and does nothing else: each block runs for delay_ns. It is launched with so much shared memory that no
- * other block fits on its SM. */
+/* Occupies SMs for delay_ns. It is launched with so much shared memory that no other block fits on its SM. */
 EP_ENTRY(1024, 1) beside_hold(const __grid_constant__ EpArgs a) {
   ep_drill_delay(a);
   __syncthreads();
 }
 
-/* Occupies SMs and moves memory: blocks copy max_rows 16-byte vectors from y to out, and run until delay_ns have
- * passed. y and out are too large for the L2 cache. */
+/* Occupies SMs and moves memory for delay_ns: blocks copy max_rows 16-byte vectors from y to out, which are too
+ * large for the L2 cache. */
 EP_ENTRY(1024, 1) beside_traffic(const __grid_constant__ EpArgs a) {
   uint64_t start = globaltimer();
   const uint4 *from = reinterpret_cast<const uint4 *>(a.y);

@@ -1,11 +1,10 @@
-/* Kernels that a session launches around calls: the start alignment over all ranks, time stamps, the advance of call
- * numbers, and a kernel that does nothing. Each runs as one block of 32 threads. */
-#ifndef EP_ALIGN_CUH /* a unit of its own too: gcc warns of #pragma once there */
+/* Kernels that a session launches around calls, as one block of 32 threads. */
+#ifndef EP_ALIGN_CUH /* gcc warns of #pragma once in a main file */
 #define EP_ALIGN_CUH
 
 #include "common/check.cuh"
 
-/* Returns the control words of a rank. They have the same offset in all heaps. */
+/* Returns a rank's control words, which have the same offset in all heaps. */
 EP_DEVICE EpControl *ep_control(const EpArgs &a, int rank) {
 #ifdef EP_SURVIVORS
   return reinterpret_cast<EpControl *>(ep_heap(a, rank) + (reinterpret_cast<uint8_t *>(a.control[a.rank]) - ep_heap(a, a.rank)));
@@ -14,8 +13,7 @@ EP_DEVICE EpControl *ep_control(const EpArgs &a, int rank) {
 #endif
 }
 
-/* Signals to all ranks that this rank has reached alignment `tag`, and waits until all ranks have reached it. Each
- * lane signals to one rank and waits for it. */
+/* Waits until all ranks have reached alignment `tag`. Each lane signals to one rank and waits for it. */
 EP_DEVICE void ep_meet_ranks(const EpArgs &a, EpControl *mine, uint32_t tag) {
   int32_t peer = static_cast<int32_t>(threadIdx.x);
   if (peer < a.ranks && ep_alive(a, peer)) {
@@ -32,19 +30,20 @@ EP_DEVICE void ep_meet_ranks(const EpArgs &a, EpControl *mine, uint32_t tag) {
   __syncwarp();
 }
 
-static const uint64_t EP_MOST_FLIGHT_NS = 5000; /* bounds the measured time; on the emulated driver a flag takes longer */
+static const uint64_t EP_MOST_FLIGHT_NS = 5000; /* bound of the measured time; a flag takes longer on the emulated
+                                                   driver */
 
 /* Aligns the ranks: waits until all ranks have reached this alignment. Each rank numbers its alignments itself, so
- * that a graph with alignments can be replayed.
+ * that graphs can be replayed.
  *
- * A flight is the time that a flag takes from one rank to another, about 0.7 us on 2 H100. The rank that comes last
- * finds the flags of the others and could leave at once, a flight before the others see its flag. So every rank stays
- * for at least one flight. Then all ranks leave at the same time, whichever comes last. Without this wait, one
- * process measured 3.4 us for a call and another process 4.2 us.
+ * A flight is the time that a flag takes from one rank to another, about 0.7 us on 2 H100. The last rank finds the
+ * flags of the others at once, but the others see its flag a flight later. So every rank stays for at least one
+ * flight, and all ranks leave at the same time. Without this wait, times of a call differed by 0.8 us between
+ * processes.
  *
- * If a.stamp is not 0, the kernel measures the flight: it makes a.stamp further alignments, and takes their mean
- * time. The flight is the smallest of these means since set-up. a.stamp is even, because with two ranks each rank
- * waits for the other in only every second alignment. */
+ * If a.stamp is not 0, the kernel measures the flight: the mean time of a.stamp further alignments. It keeps the
+ * smallest mean since set-up. a.stamp is even, because with two ranks each rank waits in only every second
+ * alignment. */
 EP_ENTRY(32, 1) ep_align(const __grid_constant__ EpArgs a) {
   if (ep_gave_up(a)) return;
   EpControl *mine = a.control[a.rank];
@@ -70,7 +69,7 @@ EP_ENTRY(32, 1) ep_stamp(const __grid_constant__ EpArgs a) {
   a.stamps[row + static_cast<uint64_t>(a.stamp)] = globaltimer();
 }
 
-/* Initialises a.stamp pairs of span readings: see EpArgs.span. */
+/* Initialises a.stamp pairs of EpArgs.span. */
 EP_ENTRY(32, 1) ep_clear_spans(const __grid_constant__ EpArgs a) {
   for (int32_t i = static_cast<int32_t>(threadIdx.x); i < a.stamp; i += 32) {
     a.span[2 * i] = ~static_cast<uint64_t>(0);
@@ -83,15 +82,15 @@ EP_ENTRY(32, 1) ep_advance(const __grid_constant__ EpArgs a) {
   if (threadIdx.x == 0) *a.round_base = ep_number_after(*a.round_base, static_cast<uint32_t>(a.stamp));
 }
 
-/* Ends a round: the next round writes its time stamps into the next row. */
+/* Ends a round: the next round's time stamps go into the next row. */
 EP_ENTRY(32, 1) ep_next_round(const __grid_constant__ EpArgs a) {
   if (threadIdx.x == 0) a.control[a.rank]->replay++;
 }
 
-/* Does nothing. The time that a clock reads for this kernel is included in every time that the clock reads. */
+/* Does nothing. Every time that a clock reads includes the time of this kernel. */
 EP_ENTRY(32, 1) ep_empty(const __grid_constant__ EpArgs a) {
   ep_span_begin(a);
-  ep_span_stage(a, EP_STAGE); /* it has passed every stage */
+  ep_span_stage(a, EP_STAGE);
   ep_span_end(a);
 }
 

@@ -1,13 +1,13 @@
-/* Copies, sums and maxima by the threads of a block together. */
+/* Copies, sums and maxima by the threads of a block or a warp. */
 #pragma once
 
 #include "common/ptx.cuh"
 
 EP_DEVICE uint32_t ceil_div(uint32_t a, uint32_t b) { return (a + b - 1) / b; }
 
-/* Copies `bytes` bytes with `threads` threads. The calling thread is number `thread`. bytes is a multiple of 16, and
- * both addresses are 16-byte aligned. Each thread has up to `in_flight` 16-byte loads in flight. The source may be a
- * receive buffer, because loads are coherent. The function has no barrier. */
+/* Copies `bytes` bytes with `threads` threads; the calling thread is number `thread`. bytes is a multiple of 16,
+ * and both addresses are 16-byte aligned. A thread has up to `in_flight` 16-byte loads in flight. Loads are
+ * coherent, so the source may be a receive buffer. There is no barrier. */
 template <int in_flight>
 EP_DEVICE void block_memcpy(void *dst, const void *src, uint32_t bytes, uint32_t thread, uint32_t threads) {
   uint4 *d = static_cast<uint4 *>(dst);
@@ -24,14 +24,14 @@ EP_DEVICE void block_memcpy(void *dst, const void *src, uint32_t bytes, uint32_t
   for (; i < vectors; i += threads) d[i] = ld_once(s + i);
 }
 
-/* Copies like block_memcpy, with the 32 lanes of the calling warp. */
+/* Does the same with the 32 lanes of the calling warp. */
 template <int in_flight>
 EP_DEVICE void warp_memcpy(void *dst, const void *src, uint32_t bytes) {
   block_memcpy<in_flight>(dst, src, bytes, lane_id(), 32);
 }
 
-/* Copies one row of `bytes` bytes with one warp to the rows of the lanes in `owners`: row number `row` of each such
- * lane. A lane has up to `in_flight` loads in flight. */
+/* Copies `bytes` bytes from `from` to several rows, with one warp. For each lane in the mask `owners`, the lane's
+ * value of `row` is the number of a row in `rows`. A lane has up to `in_flight` loads in flight. */
 template <uint32_t in_flight, class Bytes, class Row>
 EP_DEVICE void warp_spread(uint8_t *rows, Bytes bytes, const uint8_t *from, Row row, uint32_t owners) {
   const uint32_t vectors = static_cast<uint32_t>(bytes) / 16;
@@ -50,7 +50,7 @@ EP_DEVICE void warp_spread(uint8_t *rows, Bytes bytes, const uint8_t *from, Row 
   }
 }
 
-/* Returns the sum of v over the lanes up to and including this one. */
+/* Returns the sum of v over lanes 0 to this lane. */
 EP_DEVICE uint32_t warp_prefix_sum(uint32_t v) {
 #pragma unroll
   for (int d = 1; d < 32; d *= 2) {
@@ -60,8 +60,7 @@ EP_DEVICE uint32_t warp_prefix_sum(uint32_t v) {
   return v;
 }
 
-/* Returns the sum of v over the block's threads up to and including this one. The block must consist of whole warps.
- * Begins and ends with a barrier, so that calls may follow each other. */
+/* Returns the sum of v over threads 0 to this thread of a block of whole warps. It begins and ends with a barrier. */
 static __device__ __noinline__ uint32_t block_prefix_sum(uint32_t v) {
   __shared__ uint32_t warp_sums[32];
   uint32_t sum = warp_prefix_sum(v);
@@ -78,8 +77,8 @@ static __device__ __noinline__ uint32_t block_prefix_sum(uint32_t v) {
   return sum;
 }
 
-/* Replaces counts[0..n) in shared memory by their prefix sums. Each sum includes the count at its own index. n may
- * have any size. All threads of the block call it; it ends with a barrier. */
+/* Replaces counts[0..n) in shared memory by their inclusive prefix sums. All threads of the block call it; it ends
+ * with a barrier. */
 static __device__ void block_scan(uint32_t *counts, uint32_t n) {
   uint32_t carry = 0;
   for (uint32_t base = 0; base < n; base += blockDim.x) {

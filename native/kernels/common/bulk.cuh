@@ -1,10 +1,9 @@
-/* Functions for asynchronous copies between global and shared memory. ptx.cuh includes this file. */
+/* Asynchronous copies between global and shared memory. ptx.cuh includes this file. */
 #pragma once
 
 #include "common/ptx.cuh"
 
-/* ---- bulk asynchronous copies (sm_90 and later) ----
- * The number of bytes and both addresses are multiples of 16. */
+/* Bulk asynchronous copies (sm_90 and later). The number of bytes and both addresses are multiples of 16. */
 
 #if defined(EP_EMULATE) || EP_ARCH >= 900
 #define EP_HAS_BULK 1
@@ -63,7 +62,7 @@ EP_DEVICE void bulk_load(void *shared, const void *global, uint32_t bytes, uint6
 #endif
 }
 
-/* Orders this thread's writes to shared memory before a bulk store reads them. */
+/* Orders this thread's writes to shared memory before a later bulk store. */
 EP_DEVICE void fence_shared_to_bulk() {
 #if !defined(EP_EMULATE) && EP_HAS_BULK
   asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
@@ -87,7 +86,7 @@ EP_DEVICE void bulk_commit() {
 #endif
 }
 
-/* Waits until all groups but the n latest have been read from shared memory. Then this memory may be reused. */
+/* Waits until shared memory has been read by all groups but the n latest. */
 template <int n>
 EP_DEVICE void bulk_wait_read() {
 #ifdef EP_EMULATE
@@ -97,8 +96,8 @@ EP_DEVICE void bulk_wait_read() {
 #endif
 }
 
-/* Waits until all groups of this thread's bulk stores but the n latest are written. Orders these writes before the
- * thread's later ordinary stores. */
+/* Waits until all groups of this thread's bulk stores but the n latest are written, before the thread's later
+ * stores. */
 template <int n>
 EP_DEVICE void bulk_wait_written() {
 #ifdef EP_EMULATE
@@ -109,8 +108,8 @@ EP_DEVICE void bulk_wait_written() {
 #endif
 }
 
-/* ---- asynchronous copies of one lane, from global to shared memory without
- * registers. A lane that reads only what it copied itself needs no barrier. */
+/* Asynchronous copies by one lane, from global to shared memory. A lane that reads only its own copies needs no
+ * barrier. */
 
 EP_DEVICE void cp_async16(void *shared, const void *global) {
 #ifdef EP_EMULATE
@@ -120,7 +119,7 @@ EP_DEVICE void cp_async16(void *shared, const void *global) {
 #endif
 }
 
-/* Ends a group of this lane's copies. A group may be empty. */
+/* Ends a group of this lane's copies. */
 EP_DEVICE void cp_async_commit() {
 #ifndef EP_EMULATE
   asm volatile("cp.async.commit_group;" ::: "memory");
@@ -135,8 +134,7 @@ EP_DEVICE void cp_async_wait() {
 #endif
 }
 
-/* Asks L2 to load memory, and does not wait. It is only a hint. One lane calls it for the whole memory. bytes is a
- * multiple of 16. */
+/* Asks L2 to load memory, and does not wait. One lane calls it for all `bytes` bytes, a multiple of 16. */
 EP_DEVICE void prefetch_l2(const void *p, uint32_t bytes) {
 #if defined(EP_EMULATE)
 #elif EP_HAS_BULK

@@ -1,12 +1,13 @@
-/* The current call and this thread, for kernels some of whose blocks may send while the others receive. */
+/* The current call and this thread. Some blocks of a kernel may send while the others receive. */
 #pragma once
 
 #include "common/check.cuh"
 
 struct EpCall {
-  uint32_t number; /* 1, 2, 3, ... */
-  uint32_t warp, lane, warps;         /* this thread's warp in its block, its lane, and the number of warps in a block */
-  uint32_t block, senders, receivers; /* this block, and the numbers of blocks that send and that receive; with 0 receivers every block does both */
+  uint32_t number;
+  uint32_t warp, lane, warps;         /* this thread's warp and lane; warps in a block */
+  uint32_t block, senders, receivers; /* this block; blocks that send and that receive; with 0 receivers every block
+                                         does both */
 };
 
 EP_DEVICE EpCall ep_call(const EpArgs &a) {

@@ -1,33 +1,29 @@
-/* Waits with a deadline. The first spin of a rank that passes its deadline does three things. It records in
- * host-mapped memory for what it waited. It sets the abort word of its state, and every other spin of the state sees
- * that word and leaves. And it sets the rank's word EpArgs.given_up, which makes every later launch of the rank leave
- * at once.
+/* Waits with a deadline. The first spin of a rank that passes its deadline records in host memory for what it
+ * waited. It sets the abort word of its state, and every other spin of the state then leaves. It sets
+ * EpArgs.given_up, and every later launch of the rank then leaves at once.
  *
- * Old outputs are never taken for new ones: a thread that gives up overwrites the outputs of the call, and so do the
- * threads of later launches, also in replays of a graph. */
+ * A thread that gives up overwrites the outputs of its call, as threads of later launches and replays do. So old
+ * outputs are never taken for new ones. */
 #pragma once
 
 #include "common/ptx.cuh"
 
-/* Index of the abort word in EpArgs.counters of every kernel family. The word is not zero once a spin has given up.
- * The host zeroes all counters before the rank is used again. */
+/* Index of the abort word in EpArgs.counters. The word is not zero once a spin has given up. */
 #define EP_COUNTER_ABORT 0
 
 struct EpWait {
   uint32_t phase;  /* EpPhase */
-  int32_t expert;  /* global expert for which it waits, -1 if none */
-  int32_t source;  /* rank for which it waits, -1 for other blocks of this rank */
+  int32_t expert;  /* global expert, -1 if none */
+  int32_t source;  /* rank, -1 for other blocks of this rank */
 };
 
 EP_DEVICE uint32_t *ep_abort_word(const EpArgs &a) { return reinterpret_cast<uint32_t *>(a.counters) + EP_COUNTER_ABORT; }
 
 EP_DEVICE bool ep_aborted(const EpArgs &a) { return ld_relaxed_gpu(ep_abort_word(a)) != 0; }
 
-/* ---- lost ranks ---- */
 
-/* With EP_SURVIVORS the heaps of the ranks are read from device memory, so that graphs stay valid when a rank is lost
- * or comes back. A kernel sends nothing to a lost rank and waits for nothing from it. Top-k ids never name its
- * experts: ep_narrow_ids has replaced them by -1. */
+/* With EP_SURVIVORS the addresses of heaps are in device memory, so that graphs stay valid when a rank is lost or
+ * comes back. ep_narrow_ids has replaced ids of lost ranks by -1. */
 #ifdef EP_SURVIVORS
 EP_DEVICE uint8_t *ep_heap(const EpArgs &a, int rank) { return a.peers[rank]; }
 EP_DEVICE bool ep_alive(const EpArgs &a, int rank) { return a.peers[rank] != nullptr; }
@@ -36,12 +32,11 @@ EP_DEVICE uint8_t *ep_heap(const EpArgs &a, int rank) { return a.heap[rank]; }
 EP_DEVICE bool ep_alive(const EpArgs &, int) { return true; }
 #endif
 
-/* ---- outputs of a call that gives up ---- */
 
 static const uint32_t EP_SPOIL_WORDS = 256; /* words of a chunk */
 
-/* Overwrites one chunk of the outputs. Chunks are numbered over all areas. Returns false if there is no chunk of that
- * number. The loops are not unrolled, because the waits around this code need the registers. */
+/* Overwrites one chunk of the outputs, numbered over all areas. Returns false if there is no such chunk. Loops are
+ * not unrolled, because the waits around this code need the registers. */
 EP_DEVICE bool ep_spoil_chunk(const EpArgs &a, uint32_t chunk) {
 #pragma unroll 1
   for (int i = 0; i < EP_SPOIL_AREAS; i++) {
@@ -61,38 +56,33 @@ EP_DEVICE bool ep_spoil_chunk(const EpArgs &a, uint32_t chunk) {
   return false;
 }
 
-/* Overwrites the outputs of this launch's call. Every thread of the launch calls it, and overwrites a part of the
- * outputs. */
+/* Overwrites the outputs of this launch's call. Every thread of the launch calls it. */
 EP_DEVICE void ep_spoil(const EpArgs &a) {
   uint32_t chunk = blockIdx.x * blockDim.x + threadIdx.x;
 #pragma unroll 1
   while (ep_spoil_chunk(a, chunk)) chunk += gridDim.x * blockDim.x;
 }
 
-/* Returns whether this rank has given up a wait, in an earlier launch or just now in another block. The load is an
- * ordinary load, as in ep_round. */
+/* Returns whether this rank has given up a wait. */
 EP_DEVICE bool ep_gave_up(const EpArgs &a) { return a.given_up != nullptr && *a.given_up != 0; }
 
-/* Returns true if this rank has given up a wait. The block must then leave the kernel. All threads call it. It has a
- * barrier, so that either all warps leave or no warp leaves: if only one warp left, the others would wait for it in
- * later barriers. */
+/* Returns true if this rank has given up a wait; the block must then leave. All threads call it. A barrier makes
+ * all warps leave or none, because a later barrier would wait for a missing warp. */
 EP_DEVICE bool ep_block_leaves(const EpArgs &a) {
   if (!__syncthreads_or(ep_gave_up(a))) return false;
   ep_spoil(a);
   return true;
 }
 
-/* Does the same as ep_block_leaves for one warp, in a kernel whose warps do not wait for each other. `number` is the
- * result of ep_number, which is 0 if the rank has given up. */
+/* Does the same for one warp, if warps do not wait for each other. `number` is the result of ep_number. */
 EP_DEVICE bool ep_warp_leaves(const EpArgs &a, uint32_t number) {
   if (!__any_sync(EP_FULL_WARP, number == 0)) return false;
   ep_spoil(a);
   return true;
 }
 
-/* ---- giving up ---- */
 
-/* Ends all waits of the rank. The first thread of the rank that calls this writes the fault record. */
+/* Ends all waits of the rank. The first caller of the rank writes the fault record. */
 EP_DEVICE void ep_record_fault(const EpArgs &a, EpWait w, uint64_t want, uint64_t got) {
   bool first = cas_relaxed_gpu(ep_abort_word(a), 0, 1) == 0;
   if (a.given_up != nullptr) first = cas_relaxed_gpu(a.given_up, 0, 1) == 0;
@@ -113,11 +103,10 @@ static __device__ __noinline__ void ep_time_out(const EpArgs &a, EpWait w, uint6
   ep_record_fault(a, w, want, got);
 }
 
-/* Gives up a wait. Each thread that leaves a wait calls it. `late` is true if the thread's own deadline has passed;
- * the first late thread of a rank writes the fault record. Then all threads that leave share the work of overwriting
- * the outputs of this launch's call: the state's abort word, which is 1 at first, counts the chunks that threads have
- * taken. All functions that ep_give_up calls are inlined, so that it takes few registers from the waits that call
- * it. */
+/* Gives up a wait. Each thread that leaves a wait calls it, with `late` if its own deadline has passed. The first
+ * late thread of a rank writes the fault record. Then these threads overwrite the outputs of this launch's call:
+ * the abort word, at first 1, counts the chunks that threads have taken. Inlining its callees lets it take few
+ * registers from the waits. */
 static __device__ __noinline__ void ep_give_up(const EpArgs &a, EpWait w, uint64_t want, uint64_t got, bool late) {
   if (late) ep_record_fault(a, w, want, got);
 #pragma unroll 1
@@ -126,15 +115,14 @@ static __device__ __noinline__ void ep_give_up(const EpArgs &a, EpWait w, uint64
 
 EP_DEVICE void ep_fault(const EpArgs &a, EpWait w, uint64_t want, uint64_t got) { ep_give_up(a, w, want, got, true); }
 
-/* The state of one polling loop, which stays in registers: `EpSpin spin; while (!seen) if (!spin.again(a, what, want,
- * got)) return false;` */
+/* The state of one polling loop: `EpSpin spin; while (!seen) if (!spin.again(a, what, want, got)) return false;` */
 struct EpSpin {
   uint64_t start = 0;
   uint32_t polls = 0;
 
-  /* Counts one poll that found nothing. Returns false once the deadline has passed or another spin of this rank has
-   * given up. The caller must then leave the kernel. It reads the clock only at every 64th poll, because reading the
-   * clock takes as long as a poll. */
+  /* Counts one poll that found nothing. Returns false once the deadline has passed or another spin of this rank
+   * has given up; the caller must then leave the kernel. Reading the clock takes as long as a poll, so only every
+   * 64th poll reads it. */
   EP_DEVICE bool again(const EpArgs &a, EpWait w, uint64_t want, uint64_t got) {
     spin_pause();
     if ((++polls & 63u) != 0) return true;
@@ -144,9 +132,8 @@ struct EpSpin {
     return false;
   }
 
-  /* Does the same as `again` in ep_align, which writes no outputs. It is a separate function, because a kernel with
-   * `again` takes longer to end. On 2 H100 the ranks then began a measured call so far apart that times of few tokens
-   * were 0.7 to 1.3 us too long. */
+  /* Does the same in ep_align, which writes no outputs. `again` would make ep_align end later. On 2 H100 that made
+   * measured times of few tokens 0.7 to 1.3 us too long. */
   EP_DEVICE bool again_without_outputs(const EpArgs &a, EpWait w, uint64_t want, uint64_t got) {
     spin_pause();
     if ((++polls & 63u) != 0) return true;
@@ -157,8 +144,8 @@ struct EpSpin {
     return !ep_aborted(a);
   }
 
-  /* Returns whether the deadline has passed. A block that waits for other blocks of its own rank waits twice as long.
-   * So a block that waits for another rank gives up first, and the record names that rank. */
+  /* Returns whether the deadline has passed. A block that waits for blocks of its own rank waits twice as long. So
+   * the record names the missing rank, for which another block waits. */
   EP_DEVICE bool passed(const EpArgs &a, EpWait w) {
     uint64_t now = globaltimer();
     if (start == 0) start = now;
@@ -166,13 +153,14 @@ struct EpSpin {
   }
 };
 
-/* Calls spin.again in a whole warp, and returns false in all lanes if one call returned false. Lanes read the clock
- * and the abort word at different moments, but if a loop has warp collectives, all lanes must leave it together. */
+/* Calls spin.again in a whole warp, and returns false in all lanes if one call returned false. Lanes read the
+ * clock at different moments, but lanes with warp collectives must leave together. */
 EP_DEVICE bool ep_again_warp(EpSpin &spin, const EpArgs &a, EpWait w, uint64_t want, uint64_t got) {
   return !__any_sync(EP_FULL_WARP, !spin.again(a, w, want, got));
 }
 
-/* Waits until the upper half of a word is `number`, and stores the lower half in *value. Returns false if it gave up. */
+/* Waits until the upper half of a word is `number`, and stores the lower half in *value. Returns false if it gave
+ * up. */
 EP_DEVICE bool ep_wait_word(const EpArgs &a, const uint64_t *word, EpWait what, uint32_t number, uint32_t *value) {
   EpSpin spin;
   for (;;) {
@@ -183,29 +171,28 @@ EP_DEVICE bool ep_wait_word(const EpArgs &a, const uint64_t *word, EpWait what, 
   }
 }
 
-/* Delays this rank by delay_ns, in a fault drill (a fault caused on purpose). */
+/* Delays this rank by delay_ns in a fault drill (a fault caused on purpose). */
 EP_DEVICE void ep_drill_delay(const EpArgs &a) {
   if (a.delay_ns <= 0) return;
   uint64_t start = globaltimer();
   while (globaltimer() - start < static_cast<uint64_t>(a.delay_ns)) sleep_ns(200);
 }
 
-/* Returns whether a fault drill leaves out the signal of this expert. */
+/* Returns whether a fault drill leaves out the signal to this expert. */
 EP_DEVICE bool ep_drill_drops(const EpArgs &a, int32_t expert) { return a.drop_signal > 0 && a.drop_signal == expert + 1; }
 
-/* EP_STAGE is the moment at which the span reading ends. In general it is the end of the kernel. In a variant that is
- * compiled to time a stage, it is the moment at which the last warp passes that stage. */
+/* EP_STAGE says when the span reading ends: at the end of the kernel, or when the last warp passes a stage. */
 #define EP_STAGE_END 0
 #define EP_STAGE_READY 1   /* dispatch: all counts have arrived; combine: all ranks have begun this call */
-#define EP_STAGE_SENT 2    /* dispatch_async, send_tokens_back: everything has been sent */
-#define EP_STAGE_ARRIVED 3 /* dispatch_wait, wait_for_all_arrivals: the last message has arrived */
+#define EP_STAGE_SENT 2    /* everything has been sent */
+#define EP_STAGE_ARRIVED 3 /* the last message has arrived */
 #ifndef EP_STAGE
 #define EP_STAGE EP_STAGE_END
 #endif
 
-/* The largest number of a call. The next call has number 1. The largest number is a multiple of 6: kernels choose a
- * set of memory by number & 1 or number % 3, and these sets must alternate from the last number to the first too. No
- * call has number 0, because words that hold numbers are 0 at first. */
+/* The largest number of a call; the next call has number 1. It is a multiple of 6: kernels choose memory by number
+ * & 1 or number % 3, and this choice must alternate at the wrap too. No call has number 0, the initial value of
+ * words. */
 #define EP_LAST_NUMBER 0xfffffffcu
 
 /* Returns the number of the call that comes `calls` calls after call `number`. */
@@ -215,20 +202,17 @@ EP_DEVICE uint32_t ep_number_after(uint32_t number, uint32_t calls) {
 }
 EP_DEVICE uint32_t ep_number_before(uint32_t number) { return number == 1 ? EP_LAST_NUMBER : number - 1; }
 
-/* Returns whether a rank has reached call `number`. `last` is the rank's last call, 0 if it has made none. Ranks are
- * never more than a few calls apart. */
+/* Returns whether a rank whose last call is `last` (0: none) has reached call `number`. Ranks are never more than
+ * a few calls apart. */
 EP_DEVICE bool ep_reached(uint32_t last, uint32_t number) { return static_cast<int32_t>(last - number) >= 0; }
 
 /* Returns the number of this call. With EP_OWN_ROUNDS the device counts calls, because the host cannot: graphs are
- * replayed in any order. round_base then points to 32 words for each of EP_OWN_ROUNDS blocks, one word for each warp
- * that a block may have. Only one warp reads a word, so this warp may advance the word in the middle of the kernel. A
- * single word for all warps would need a barrier over blocks, or a kernel after every call, which takes a
- * microsecond. One word for each block would need a barrier over the block's warps, which takes 0.3 us at the end of
- * the kernel.
+ * replayed in any order. round_base then points to 32 words for each of EP_OWN_ROUNDS blocks, one word for each
+ * warp. Only one warp reads a word, so this warp may advance it without a barrier. A word for the whole block
+ * would need a barrier, which takes 0.3 us.
  *
- * The load is an ordinary load, because most warps of a block then find the word in L1. With relaxed loads, 2,000
- * warps ask L2 for the same lines at the same time, which took up to a microsecond. An ordinary load is enough,
- * because an earlier kernel has written the word. */
+ * The load is ordinary, so most warps find the word in L1. Relaxed loads by 2,000 warps took up to a microsecond
+ * in L2. An earlier kernel wrote the word, so an ordinary load is enough. */
 EP_DEVICE uint32_t ep_round(const EpArgs &a) {
 #ifdef EP_OWN_ROUNDS
   return ep_number_after(a.round_base[32 * blockIdx.x + warp_id()], a.round);
@@ -237,18 +221,16 @@ EP_DEVICE uint32_t ep_round(const EpArgs &a) {
 #endif
 }
 
-/* Returns ep_round, or 0 if this rank has given up a wait. Both loads are in flight at the same time. */
+/* Returns ep_round, or 0 if this rank has given up a wait. Both loads are in flight together. */
 EP_DEVICE uint32_t ep_number(const EpArgs &a) {
   const bool gave_up = ep_gave_up(a);
   const uint32_t number = ep_round(a);
   return gave_up ? 0 : number;
 }
 
-/* EP_NUMBER_DONE advances the call number. Every warp of a kernel that numbers its calls executes it after its lanes
- * have read the number, best at a moment at which the warp has nothing else to do. With EP_OWN_ROUNDS, the last
- * launch of a call, which has stamp 1, advances the words. Launches have different numbers of blocks and warps. So a
- * block also advances the words of warps and blocks that this launch does not have; each store writes a whole line of
- * words. */
+/* EP_NUMBER_DONE advances the call number. Every warp executes it after its lanes have read the number. With
+ * EP_OWN_ROUNDS, only the last launch of a call (stamp 1) advances the words. Launches have different numbers of
+ * blocks and warps, so a block also advances the words of absent warps and blocks. */
 #ifdef EP_OWN_ROUNDS
 #define EP_NUMBER_DONE(a, number) ep_number_done(a, number)
 EP_DEVICE void ep_number_done(const EpArgs &a, uint32_t number) {
@@ -264,14 +246,14 @@ EP_DEVICE void ep_number_done(const EpArgs &a, uint32_t number) {
 #define EP_NUMBER_DONE(a, number)
 #endif
 
-/* Notes the start of a block. The span is measured inside the kernel, from the earliest start to the latest end of
- * all blocks. The host first sets span to {~0, 0}. */
+/* Notes the start of a block. The span is from the earliest start to the latest end of all blocks. The host first
+ * sets it to {~0, 0}. */
 EP_DEVICE void ep_span_begin(const EpArgs &a) {
   if (a.span != nullptr && threadIdx.x == 0)
     atomicMin(reinterpret_cast<unsigned long long *>(a.span), static_cast<unsigned long long>(globaltimer()));
 }
 
-/* Begins a kernel that may start while the kernel before it still runs, and lets the next kernel start early too. */
+/* Begins a kernel that may start while the preceding kernel runs, and lets the next kernel start early too. */
 EP_DEVICE void ep_begin(const EpArgs &a) {
   ep_span_begin(a);
   pdl_wait();
@@ -291,7 +273,8 @@ EP_DEVICE void ep_span_end(const EpArgs &a) {
     atomicMax(reinterpret_cast<unsigned long long *>(a.span) + 1, static_cast<unsigned long long>(globaltimer()));
 }
 
-/* Does `work` as a kernel all of whose blocks must run at the same time: so it lets the next kernel start only at its end. */
+/* Does `work` in a kernel all of whose blocks must run at the same time. So the next kernel starts only at its
+ * end. */
 template <class Work>
 EP_DEVICE void ep_run(const EpArgs &a, Work work) {
   pdl_wait();

@@ -29,20 +29,19 @@ __host__ __device__ constexpr uint32_t ep_scales(int dtype, uint32_t columns) {
 }
 __host__ __device__ constexpr uint32_t ep_scale_bytes(int dtype) { return dtype == EP_BF16 ? 0 : dtype == EP_FP8 ? 4 : 1; }
 
-/* The number of rows of a group is rounded up to a multiple of EP_ROW_ALIGN. Layout expert:128 defines the macro. */
+/* The rows of a group are rounded up to a multiple of EP_ROW_ALIGN. */
 #ifndef EP_ROW_ALIGN
 #define EP_ROW_ALIGN (EP_DTYPE == EP_FP8 ? 4 : 1)
 #endif
 constexpr uint32_t EP_ROW_PAD = EP_ROW_ALIGN;
-/* Height of a tile of NVFP4's five-dimensional scales. */
+/* Height of a tile of NVFP4's scales. */
 constexpr uint32_t EP_SCALE_ROWS = 128;
 
-/* ---- BF16 ---- */
 
 EP_DEVICE float bf16_low(uint32_t pair) { return __uint_as_float(pair << 16); }
 EP_DEVICE float bf16_high(uint32_t pair) { return __uint_as_float(pair & 0xffff0000u); }
 
-/* Rounds two floats to BF16, ties to even. The result has lo in its low half. */
+/* Rounds two floats to BF16, ties to even. lo goes to the low half. */
 EP_DEVICE uint32_t bf16_pair(float lo, float hi) {
 #ifdef EP_EMULATE
   auto one = [](float x) {
@@ -58,7 +57,6 @@ EP_DEVICE uint32_t bf16_pair(float lo, float hi) {
 #endif
 }
 
-/* Converts the eight BF16 values of a vector to floats. */
 EP_DEVICE void bf16_unpack(uint4 v, float (&x)[8]) {
   const uint32_t w[4] = {v.x, v.y, v.z, v.w};
 #pragma unroll
@@ -67,8 +65,7 @@ EP_DEVICE void bf16_unpack(uint4 v, float (&x)[8]) {
     x[2 * i + 1] = bf16_high(w[i]);
   }
 }
-/* Adds weight * v to acc. The product and the sum are rounded separately, so that every backend gets the same bits.
- * The additional instruction takes no time, because kernels wait for memory. */
+/* Adds weight * v to acc. Product and sum are rounded separately, so that every backend gets the same bits. */
 EP_DEVICE void bf16_accumulate(float (&acc)[8], uint4 v, float weight) {
   float x[8];
   bf16_unpack(v, x);
@@ -79,10 +76,8 @@ EP_DEVICE uint4 bf16_pack(const float (&x)[8]) {
   return make_uint4(bf16_pair(x[0], x[1]), bf16_pair(x[2], x[3]), bf16_pair(x[4], x[5]), bf16_pair(x[6], x[7]));
 }
 
-/* ---- FP8 and FP4 ---- */
 
-/* Returns the e2m1 code of the nearest of 0, .5, 1, 1.5, 2, 3, 4, 6, with the sign of x. Ties go to the even code,
- * and larger values to 6. */
+/* Returns the e2m1 code of the nearest of 0, .5, 1, 1.5, 2, 3, 4, 6, with the sign of x. Ties go to the even code. */
 EP_DEVICE uint32_t e2m1(float x) {
   float a = fabsf(x);
   uint32_t code = !(a <= 0.25f);
@@ -101,15 +96,14 @@ EP_DEVICE float e4m3_decode(uint32_t code) {
   return code & 0x80u ? -v : v;
 }
 
-/* Returns the e8m0 scale of a group in even mode: rounds amax to the one-bit mantissa of e2m1, and subtracts 2, the
- * largest exponent of e2m1, from its exponent. */
+/* Returns the e8m0 scale of a group in even mode: amax, rounded to the one-bit mantissa of e2m1, over 4, the power
+ * of two of e2m1's largest value. */
 EP_DEVICE uint32_t e8m0_even(float amax) {
   int32_t e = static_cast<int32_t>((__float_as_uint(amax) + (1u << 21)) >> 23 & 0xffu) - 2;
   return static_cast<uint32_t>(min(max(e, 0), 254));
 }
 
-/* Returns 2^(127 - code), the reciprocal of the scale. It is exact, because the scale is a power of two. Code 254
- * gives a denormal. */
+/* Returns 2^(127 - code), the exact reciprocal of the scale. */
 EP_DEVICE float e8m0_inverse(uint32_t code) { return __uint_as_float(code < 254u ? (254u - code) << 23 : 0x00400000u); }
 
 /* Returns eight e2m1 codes. Element 2i is in the low four bits of byte i. */
@@ -127,15 +121,15 @@ EP_DEVICE float amax8(const float (&x)[8]) {
   return m;
 }
 
-/* One lane's eight quantized elements, and the scale of their group. The payload has 8 bytes for FP8, and for FP4
- * only the first 4. */
+/* One lane's eight quantized elements, and the scale of their group. For FP4 only the payload's first 4 bytes
+ * count. */
 struct EpQuantized {
   uint2 payload;
-  uint32_t scale; /* the bits of a float32, or an e8m0 or e4m3 byte */
+  uint32_t scale; /* a float32, or an e8m0 or e4m3 byte */
 };
 
-/* Quantizes eight elements of this lane. The other elements of their group are in neighbouring lanes. All 32 lanes
- * call it. global: NVFP4's input scale. */
+/* Quantizes eight elements of this lane. Neighbouring lanes have the rest of their group. All 32 lanes call it.
+ * global: NVFP4's input scale. */
 template <int dtype>
 EP_DEVICE EpQuantized ep_quantize8(const float (&x)[8], float global) {
   EpQuantized q = {{0, 0}, 0};
@@ -160,8 +154,8 @@ EP_DEVICE EpQuantized ep_quantize8(const float (&x)[8], float global) {
   return q;
 }
 
-/* Quantizes a token of `columns` BF16 elements and writes it as [payload, padded to 16 bytes][scales]. The block's
- * threads share the work. There is no barrier. */
+/* Quantizes a token of `columns` BF16 elements to [payload, padded to 16 bytes][scales], with all threads of the
+ * block and no barrier. */
 template <int dtype, uint32_t columns>
 EP_DEVICE void ep_quantize_token(const uint16_t *x, uint8_t *slot, float global) {
   constexpr uint32_t items = columns / 8;
@@ -189,16 +183,15 @@ EP_DEVICE void ep_quantize_token(const uint16_t *x, uint8_t *slot, float global)
   }
 }
 
-/* ---- where scales go in the output ---- */
 
-/* One row of the output, whose groups have different numbers of rows. */
+/* A row of the output. */
 struct EpRow {
-  int64_t row;         /* its number in the whole output */
-  uint32_t in_group;   /* its number in its group */
+  int64_t row;         /* number in the whole output */
+  uint32_t in_group;   /* number in its group */
   uint32_t first_block; /* NVFP4: the group's first block of 128 scale rows */
 };
 
-/* Returns the byte offset of atom `column` of a row. In NVFP4, an atom is four scales. The order of scales is
+/* Returns the byte offset of atom `column` of a row. An atom is four scales. Scales are ordered
  * [row/128][column][row%32][row%128/32][4]. */
 template <uint32_t columns>
 EP_DEVICE uint64_t ep_nvfp4_atom(EpRow r, uint32_t column) {
@@ -208,7 +201,7 @@ EP_DEVICE uint64_t ep_nvfp4_atom(EpRow r, uint32_t column) {
   return (((block * atoms + column) * 32 + i % 32) * 4 + i / 32) * 4;
 }
 
-/* Copies a row's scales from a message to the output, with the lanes of the calling warp. */
+/* Copies a row's scales from a message to the output, with one warp. */
 template <int dtype, uint32_t columns>
 EP_DEVICE void ep_store_scales(uint8_t *out, const uint8_t *scales, EpRow r, int64_t max_rows) {
   constexpr uint32_t n = ep_scales(dtype, columns);
@@ -218,14 +211,14 @@ EP_DEVICE void ep_store_scales(uint8_t *out, const uint8_t *scales, EpRow r, int
   } else if constexpr (dtype == EP_MXFP4) {
     for (uint32_t g = lane_id(); g < n; g += 32) out[r.row * n + g] = scales[g];
   } else if constexpr (dtype == EP_NVFP4) {
-    /* messages pad scales to 16 bytes, so whole atoms can be read */
+    /* messages pad scales to 16 bytes */
     for (uint32_t c = lane_id(); c < (n + 3) / 4; c += 32)
       *reinterpret_cast<uint32_t *>(out + ep_nvfp4_atom<columns>(r, c)) =
           reinterpret_cast<const uint32_t *>(scales)[c];
   }
 }
 
-/* Zeroes the scales of a padding row, which comes after the last row of a group (NVFP4 only). */
+/* Zeroes the scales of a padding row after a group (NVFP4). */
 template <uint32_t columns>
 EP_DEVICE void ep_zero_scales(uint8_t *out, EpRow r) {
   for (uint32_t c = lane_id(); c < (ep_scales(EP_NVFP4, columns) + 3) / 4; c += 32)

@@ -1,14 +1,13 @@
-/* Replaces the experts' MLP between dispatch and combine in verifications: y = bf16(dequantize(x) * gain of the row's
- * expert). The multiplications are in single precision, as in the oracle, for every dtype. The kernel works with any
- * grid and any block. */
-#ifndef EP_EXPERT_CUH /* a unit of its own too: gcc warns of #pragma once there */
+/* Replaces the experts' MLP in verifications: y = bf16(dequantize(x) * gain of the row's expert), in single
+ * precision for every dtype. It works with any grid and block. */
+#ifndef EP_EXPERT_CUH /* gcc warns of #pragma once in a main file */
 #define EP_EXPERT_CUH
 
 #include "common/check.cuh"
 
 #define EP_GROUPS (EP_LOCAL_EXPERTS + EP_SHARED)
 
-/* Returns the factor of a group's expert, like workloads.ExpertGain and workloads.SharedGain. */
+/* Returns the factor of a group's expert, as workloads.ExpertGain and workloads.SharedGain. */
 EP_DEVICE float expert_gain(const EpArgs &a, int32_t group) {
   if (EP_SHARED && group == 0) return 1.25f;
   int32_t expert = a.rank * EP_LOCAL_EXPERTS + group - EP_SHARED;
@@ -39,8 +38,7 @@ EP_DEVICE uint16_t expert_bf16(float x) {
   return static_cast<uint16_t>((b + 0x7fffu + (b >> 16 & 1u)) >> 16);
 }
 
-/* The position of a row: its number in the whole output, its number in its group, and the group's first block of
- * NVFP4 scales. */
+/* A row's number in the output, its number in its group, and the group's first block of NVFP4 scales. */
 struct ExpertRow {
   int64_t row;
   int32_t in_group, first_block;
@@ -80,7 +78,7 @@ EP_DEVICE int32_t expert_group(const EpArgs &a, int64_t row) {
 }
 
 EP_ENTRY(1024, 1) ep_expert(const __grid_constant__ EpArgs a) {
-  /* If a dispatch with an error wrote wrong offsets, this kernel must not access memory outside the buffers. */
+  /* A faulty dispatch may write wrong offsets, which must not lead outside the buffers. */
   int64_t rows = min(static_cast<int64_t>(a.row_offsets[EP_GROUPS]), a.max_rows);
   uint16_t *y = const_cast<uint16_t *>(a.y);
   for (int64_t row = blockIdx.x; row < rows; row += gridDim.x) {

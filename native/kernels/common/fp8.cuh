@@ -1,6 +1,5 @@
-/* Casts to blockwise FP8 with a third of the instructions of ep_quantize8, for kernels that arithmetic would slow
- * down. The bits are the same. A lane has 16 elements, and 8 lanes share a scale. If an element is NaN, the scale of
- * its group is NaN. */
+/* Casts to blockwise FP8 with the bits of ep_quantize8 and a third of its instructions. A lane has 16 elements,
+ * and 8 lanes share a scale. If an element is NaN, the scale of its group is NaN. */
 #pragma once
 
 #include "common/dtypes.cuh"
@@ -10,14 +9,13 @@ EP_DEVICE uint32_t fp8_amax_bits(uint32_t bits, uint32_t word) {
   return max(bits, max(hi, lo));
 }
 
-/* Returns the largest of `bits` and the magnitudes of 8 elements. Magnitudes are compared as integers, so that NaN
- * counts as the largest; fmaxf would ignore it. */
+/* Returns the largest of `bits` and the magnitudes of 8 elements, compared as integers so that NaN is the largest. */
 EP_DEVICE uint32_t fp8_amax_bits(uint32_t bits, uint4 v) {
   bits = fp8_amax_bits(fp8_amax_bits(bits, v.x), v.y);
   return fp8_amax_bits(fp8_amax_bits(bits, v.z), v.w);
 }
 
-/* The scale of a group, its reciprocal, and the scale with a minus sign. */
+/* The scale of a group, its reciprocal, and the negative scale. */
 struct Fp8Scale {
   float scale, inverse, subtract;
 };
@@ -27,23 +25,22 @@ EP_DEVICE Fp8Scale fp8_scale(uint32_t amax_bits) {
   Fp8Scale s;
   s.scale = __fdiv_rn(amax, 448.0f);
   s.inverse = __frcp_rn(s.scale);
-  s.subtract = s.inverse == 0.0f ? 0.0f : -s.scale; /* an infinite scale leaves finite elements 0 */
+  s.subtract = s.inverse == 0.0f ? 0.0f : -s.scale; /* so an infinite scale leaves finite elements 0 */
   return s;
 }
 
-/* Returns x / scale, rounded so that the e4m3 result is always correct. It makes one Newton step from the rounded
- * reciprocal (Markstein), which is a third of the work of a division. */
+/* Returns x / scale, rounded so that the e4m3 result is correct: one Newton step from the rounded reciprocal
+ * (Markstein), a third of the work of a division. */
 EP_DEVICE float fp8_divide(float x, const Fp8Scale &s) {
   float q = __fmul_rn(x, s.inverse);
   return __fmaf_rn(__fmaf_rn(q, s.subtract, x), s.inverse, q);
 }
 
-/* Converts the two BF16 elements of a word to two bytes. */
 EP_DEVICE uint32_t fp8_pair(uint32_t word, const Fp8Scale &s) {
   return cvt_e4m3x2(fp8_divide(bf16_high(word), s), fp8_divide(bf16_low(word), s));
 }
 
-/* Quantizes the 16 elements of a lane, and stores the scale of their group. All 32 lanes of the warp call it. */
+/* Quantizes the 16 elements of a lane, and stores the scale of their group. All 32 lanes call it. */
 EP_DEVICE uint4 fp8_quantize(uint4 a, uint4 b, float *scale) {
   uint32_t bits = fp8_amax_bits(fp8_amax_bits(0, a), b);
   for (int i = 1; i < 8; i *= 2) bits = max(bits, __shfl_xor_sync(EP_FULL_WARP, bits, i));

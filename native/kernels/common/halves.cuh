@@ -1,5 +1,5 @@
-/* The entries of a kernel that may also be launched in two halves. The kernel sends and receives. NAME_async only sends,
- * and NAME_wait only receives. All blocks of a grid must run at the same time. */
+/* The entries of a kernel that may be launched in two halves. NAME_async sends, NAME_wait receives, and the kernel
+ * NAME does both. All blocks of a grid must run at the same time. */
 #pragma once
 
 #include "common/check.cuh"

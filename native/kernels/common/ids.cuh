@@ -4,11 +4,11 @@
 #include "common/ptx.cuh"
 #include "ep_args.h"
 
-/* Returns whether a loaded id is the number of an expert. Other ids, such as -1, must not become indices into memory. */
+/* Returns whether an id is the number of an expert. Other ids must not become indices. */
 EP_DEVICE bool ep_is_expert(int32_t id) { return static_cast<uint32_t>(id) < EP_EXPERTS; }
 
-/* Returns id j of [tokens, topk] without a check. Of a 64-bit id, only the lower 32 bits are read. A kernel that loads
- * ids ahead checks them where it uses them, because the check waits for the load and so delays the loads behind it. */
+/* Returns id j of [tokens, topk] without a check, or the lower 32 bits of a 64-bit id. A check waits for its load,
+ * so kernels that load ids ahead check them later. */
 EP_DEVICE int32_t ep_load_id(const EpArgs &a, uint64_t j) {
 #ifdef EP_WIDE_IDS
   j <<= a.ids_wide;

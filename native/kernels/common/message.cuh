@@ -1,8 +1,8 @@
-/* Converts tokens to the form of messages. A lane has 16 bytes of the payload. With FP8, every eighth lane also has
- * the scale of its group. EP_DTYPE is BF16 or FP8.
+/* Converts tokens to messages of dtype BF16 or FP8. A lane has 16 bytes of the payload. With FP8, every eighth
+ * lane also has the scale of its group.
  *
- * Compile-time: EP_RAW 0: the caller's tokens are BF16 and are cast to EP_DTYPE. EP_RAW 1: the caller has already
- * cast them: x is [tokens, hidden] e4m3, and input_scales is [tokens, hidden/128]. */
+ * With EP_RAW 0, the caller's tokens are BF16, and the kernel casts them. With EP_RAW 1, x is [tokens, hidden]
+ * e4m3, and input_scales is [tokens, hidden/128]. */
 #pragma once
 
 #include "common/fp8.cuh"
@@ -14,7 +14,7 @@ struct EpVector {
   uint32_t scale;
 };
 
-/* Stores a lane's vectors of a token in a slot; see common/token.cuh. */
+/* Stores a lane's vectors of a token in a slot. */
 template <uint32_t n>
 EP_DEVICE void ep_send_part(uint8_t *slot, uint32_t first, const EpVector (&part)[n]) {
 #pragma unroll
@@ -26,7 +26,7 @@ EP_DEVICE void ep_send_part(uint8_t *slot, uint32_t first, const EpVector (&part
 }
 
 #if EP_DTYPE == EP_FP8
-/* Two vectors of BF16, which become one vector of e4m3. */
+/* Two vectors of BF16, which become one of e4m3. */
 struct EpSource {
   uint4 lo, hi;
 };
@@ -36,7 +36,7 @@ EP_DEVICE EpSource ep_load_source(const uint16_t *token, uint32_t vector, bool i
   if (!inside) return {none, none};
   return {ld_readonly(p), ld_readonly(p + 1)};
 }
-/* Casts to e4m3. All 32 lanes call it, because the lanes of a group compute the group's scale together. */
+/* Casts to e4m3. All 32 lanes call it: the lanes of a group compute its scale together. */
 EP_DEVICE EpVector ep_convert(const EpSource &s) {
   float scale;
   uint4 data = fp8_quantize(s.lo, s.hi, &scale);
@@ -53,8 +53,8 @@ EP_DEVICE EpSource ep_load_source(const uint16_t *token, uint32_t vector, bool i
 EP_DEVICE EpVector ep_convert(const EpSource &s) { return {s.data, 0}; }
 #endif
 
-/* ep_load_input loads a lane's vector of one of the caller's tokens. ep_message turns it into a vector of a message,
- * none of whose words equals the sentinel. */
+/* ep_load_input loads a lane's vector of one of the caller's tokens. ep_message turns it into a vector of a
+ * message, without sentinels. */
 #if EP_RAW
 typedef EpVector EpInput;
 EP_DEVICE EpInput ep_load_input(const EpArgs &a, uint32_t token, uint32_t vector, bool inside) {
@@ -66,7 +66,7 @@ EP_DEVICE EpInput ep_load_input(const EpArgs &a, uint32_t token, uint32_t vector
   if (vector % 8 == 0) in.scale = scales[vector / 8];
   return in;
 }
-/* Replaces each word that equals the sentinel, which is four e4m3 NaNs or a NaN scale, by another NaN. */
+/* Replaces a word that equals the sentinel by another NaN. */
 EP_DEVICE EpVector ep_message(const EpInput &in) {
   return {ep_canonical(in.data), in.scale == EP_SENTINEL ? 0x7fffffffu : in.scale};
 }
@@ -82,10 +82,10 @@ EP_DEVICE EpVector ep_message(const EpInput &in) {
 }
 #endif
 
-/* The number of top-k ids that a thread loads at the same time, so that a scan waits for fewer round trips to memory.
- * These ids are not checked. Ids after the end of the list are EP_NO_ID. */
+/* The number of top-k ids that a thread loads together, unchecked, to wait less for memory. Ids after the end of
+ * the list are EP_NO_ID. */
 static const uint32_t EP_IDS = 8;
-static const int32_t EP_NO_ID = -2; /* neither an expert nor a masked position */
+static const int32_t EP_NO_ID = -2; /* neither an expert nor masked */
 struct EpIds {
   int32_t id[EP_IDS];
 };

@@ -1,33 +1,30 @@
-/* Partial sums of a combine. Each rank sums its rows of a token in f32, in top-k order, and sends one sum to the
- * token's rank, which adds the sums in the order of ranks.
- * The token's rank keeps the sum of its own rows in registers: it reads these rows once and copies them to no slot.
+/* Partial sums of a combine. Each rank sums its rows of a token in f32, in top-k order. It sends this sum to the
+ * token's rank, which adds the sums in the order of ranks and keeps its own sum in registers.
  *
- * Compile-time: EP_PARTIAL 0: sums are sent as f32, without further rounding; 1: sums are sent as BF16, with the same
- * bits in the result as algo=dedup.
+ * With EP_PARTIAL 0, sums travel as f32. With EP_PARTIAL 1, they travel as BF16, and the result has the same bits
+ * as with algo=dedup.
  *
- * An f32 sum takes twice the bytes of a row. A token has one slot for each top-k position. The sum is sent to the
- * slots of the first two positions whose experts are on the sending rank: of each eight elements, four go to one slot
- * and four to the other. If a rank has only one row of the token, it sends the row, and the receiver multiplies the
- * row by its weight. So no more bytes are sent than with algo=direct. */
+ * An f32 sum has twice the bytes of a row, so it takes two slots: those of the first two top-k positions whose
+ * experts are on the sending rank. Of each eight elements, four go to each slot. A rank with only one row of the
+ * token sends the row, and the receiver multiplies it by its weight. */
 #pragma once
 
 #include "common/check.cuh"
 #include "common/dtypes.cuh"
 
 static const bool EP_F32_SUMS = EP_PARTIAL == 0;
-static const uint32_t EP_PIECES = EP_F32_SUMS ? 2 : 1; /* vectors that a rank sends for one vector of the output */
-static const uint32_t EP_PEERS = EP_RANKS - 1; /* at least 1, because the legality check requires two ranks */
-static const uint32_t EP_TOGETHER = 4; /* number of rows that are loaded together; on 2 ranks a token has about four rows on each */
+static const uint32_t EP_PIECES = EP_F32_SUMS ? 2 : 1; /* vectors sent for one vector of the output */
+static const uint32_t EP_PEERS = EP_RANKS - 1; /* at least 1: kernels need two ranks */
+static const uint32_t EP_TOGETHER = 4; /* rows that are loaded together */
 /* Other ranks whose pieces are loaded together; fewer if a thread has few registers. */
 static const uint32_t EP_MOST_PEERS = EP_F32_SUMS && EP_THREADS > 512 ? 2 : 4;
 static const uint32_t EP_GROUP = EP_PEERS < EP_MOST_PEERS ? EP_PEERS : EP_MOST_PEERS;
 
-/* ---- a rank's own rows ---- */
 
-/* Sets acc to a weighted sum of rows of y: of the rows of the top-k positions in `here`, in the order of positions.
- * Of each row it reads the eight elements from byte `column` on. Lane k of route has weight << 32 | row of position
- * k. With `late`, route has no weights yet: the function calls weigh while the first rows are being loaded, and weigh
- * waits for the weights and sets them. Returns false if weigh returned false. */
+/* Sets acc to the weighted sum of the rows of y of top-k positions in `here`, in the order of positions, for the
+ * eight elements from byte `column` on. Lane k of route has weight << 32 | row of position k. With `late`, route
+ * has no weights yet: weigh waits for them while the first rows are being loaded. Returns false if weigh returned
+ * false. */
 template <bool late, class Weigh>
 EP_DEVICE bool partial_sum(const EpArgs &a, uint64_t route, uint32_t column, uint32_t here, float (&acc)[8], Weigh weigh) {
   const uint8_t *y = reinterpret_cast<const uint8_t *>(a.y) + column;
@@ -56,12 +53,10 @@ EP_DEVICE void partial_sum(const EpArgs &a, uint64_t route, uint32_t column, uin
   partial_sum<false>(a, route, column, here, acc, [](uint64_t *) { return true; });
 }
 
-/* ---- the pieces of a sum that a rank sends ---- */
 
 EP_DEVICE bool partial_alone(uint32_t here) { return (here & (here - 1)) == 0; }
 
-/* Returns the slot for a piece that `rank` sends. `here` has a bit for each top-k position whose expert is on
- * `rank`. */
+/* Returns the slot for a piece from `rank`. `here` has a bit for each top-k position whose expert is on `rank`. */
 EP_DEVICE uint32_t partial_slot(uint32_t rank, uint32_t here, uint32_t piece) {
   if (!EP_F32_SUMS) return rank;
   uint32_t rest = here & (here - 1);
@@ -76,24 +71,23 @@ EP_DEVICE uint4 partial_pack(const float (&sum)[8], uint32_t piece) {
   return make_uint4(__float_as_uint(x[0]), __float_as_uint(x[1]), __float_as_uint(x[2]), __float_as_uint(x[3]));
 }
 
-/* ---- the sums on the token's rank ---- */
 
 /* One vector of an output, in the registers of a lane. */
 struct PartialSum {
-  uint8_t *slots; /* address of the token's first slot, plus this lane's byte column */
+  uint8_t *slots; /* the token's first slot, plus this lane's byte column */
   uint32_t rank;  /* lane k: rank of top-k position k, EP_RANKS if masked */
   float weight;   /* lane k: weight of top-k position k */
   float own[8];   /* this rank's sum */
   float acc[8];
 };
 
-/* Returns the rank number of the i-th other rank, i from 0. */
+/* Returns the i-th other rank. */
 EP_DEVICE uint32_t partial_peer(const EpArgs &a, uint32_t i) { return i + (i >= static_cast<uint32_t>(a.rank)); }
 
 /* The pieces of EP_GROUP other ranks, from number `first` on. */
 struct PartialGroup {
   uint32_t first;
-  uint32_t here[EP_GROUP]; /* bit k: the rank has the expert of top-k position k. 0 for a rank that does not exist */
+  uint32_t here[EP_GROUP]; /* bit k: the rank has the expert of position k; 0: no such rank */
   uint4 data[EP_GROUP][EP_PIECES];
 };
 EP_DEVICE PartialGroup partial_group(const EpArgs &a, const PartialSum &s, uint32_t first) {
@@ -104,7 +98,7 @@ EP_DEVICE PartialGroup partial_group(const EpArgs &a, const PartialSum &s, uint3
   return g;
 }
 
-/* Returns the address of a piece. If there is no piece, returns the address of any slot of the token. */
+/* Returns the address of a piece, or of any slot of the token if there is no piece. */
 EP_DEVICE uint4 *partial_at(const EpArgs &a, const PartialSum &s, const PartialGroup &g, uint32_t i, uint32_t piece) {
   uint32_t slot = g.here[i] != 0 ? partial_slot(partial_peer(a, g.first + i), g.here[i], piece) : 0;
   return reinterpret_cast<uint4 *>(s.slots + slot * (2 * EP_HIDDEN));
@@ -115,7 +109,7 @@ EP_DEVICE void partial_add(float (&acc)[8], const float (&x)[8]) {
   for (int i = 0; i < 8; i++) acc[i] = __fadd_rn(acc[i], x[i]);
 }
 
-/* Adds what one rank sent: a BF16 sum, a row, or the two halves of an f32 sum. */
+/* Adds the pieces from one rank: a BF16 sum, a row, or the two halves of an f32 sum. */
 EP_DEVICE void partial_add_pieces(PartialSum &s, uint32_t here, const uint4 (&data)[EP_PIECES]) {
   if (!EP_F32_SUMS) {
     bf16_accumulate(s.acc, data[0], 1.0f);
@@ -129,7 +123,7 @@ EP_DEVICE void partial_add_pieces(PartialSum &s, uint32_t here, const uint4 (&da
   }
 }
 
-/* Adds a group's sums in the order of ranks. This rank's own sum is added at its place in this order. */
+/* Adds a group's sums, and this rank's own sum, in the order of ranks. */
 EP_DEVICE void partial_add_group(const EpArgs &a, PartialSum &s, const PartialGroup &g) {
 #pragma unroll
   for (uint32_t i = 0; i < EP_GROUP; i++) {
@@ -138,7 +132,7 @@ EP_DEVICE void partial_add_group(const EpArgs &a, PartialSum &s, const PartialGr
   }
 }
 
-/* Returns the finished vector. If this rank is the last, its own sum is added after all groups. */
+/* Returns the finished vector. The last rank adds its own sum here. */
 EP_DEVICE uint4 partial_finish(const EpArgs &a, PartialSum &s) {
   if (a.rank == EP_RANKS - 1) partial_add(s.acc, s.own);
   return bf16_pack(s.acc);

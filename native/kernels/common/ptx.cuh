@@ -1,10 +1,9 @@
-/* Wraps each machine operation for which CUDA C++ has no function in a small function, which is named after the
- * operation, its memory order and its scope. Kernels use only these functions and no inline assembly, so that the
- * same source also runs on a CPU: with EP_EMULATE each function uses an atomic builtin instead, and waits let other
- * threads of the emulation run.
+/* Wraps machine operations for which CUDA C++ has no function. Names give the operation, its memory order and its
+ * scope. Other files have no inline assembly, so that the same source runs on a CPU: with EP_EMULATE the functions
+ * use atomic builtins, and waits let other threads run.
  *
- * Scopes are cta (block), gpu (device) and sys (all devices and the host). The PTX ISA defines orders and scopes in
- * "Memory Consistency Model". */
+ * Scopes are cta (block), gpu (device) and sys (all devices and the host). The PTX ISA defines orders and scopes
+ * in "Memory Consistency Model". */
 #pragma once
 
 #ifdef EP_EMULATE
@@ -28,7 +27,6 @@
 #endif
 #endif
 
-/* ---- the number of this thread ---- */
 
 EP_DEVICE uint32_t lane_id() { return threadIdx.x & 31u; }
 EP_DEVICE uint32_t warp_id() { return threadIdx.x >> 5; }
@@ -36,7 +34,6 @@ EP_DEVICE uint32_t warps_in_block() { return blockDim.x >> 5; }
 
 static const uint32_t EP_FULL_WARP = 0xffffffffu;
 
-/* ---- loads, stores, atomics: order and scope in the name ---- */
 
 #ifdef EP_EMULATE
 
@@ -116,8 +113,7 @@ static const uint32_t EP_FULL_WARP = 0xffffffffu;
 
 #endif
 
-/* The functions of block scope have no state space in their PTX, because they also accept addresses in shared
- * memory. */
+/* PTX without state space also accepts addresses in shared memory. */
 EP_LD_PTX(ld_volatile, "ld.volatile.global", EP_MO_RELAXED)
 EP_LD_PTX(ld_acquire_cta, "ld.acquire.cta", EP_MO_ACQUIRE)
 EP_LD_PTX(ld_relaxed_gpu, "ld.relaxed.gpu.global", EP_MO_RELAXED)
@@ -136,7 +132,7 @@ EP_ADD_PTX(add_acq_rel_gpu, "atom.add.acq_rel.gpu.global", EP_MO_ACQ_REL)
 EP_ADD_PTX(add_relaxed_sys, "atom.add.relaxed.sys.global", EP_MO_RELAXED)
 EP_ADD_PTX(add_acq_rel_sys, "atom.add.acq_rel.sys.global", EP_MO_ACQ_REL)
 
-/* Writes v to *p if *p equals `want`; returns the old value of *p. Relaxed, device scope. */
+/* Writes v to *p if *p equals `want`; returns the old value. Relaxed, device scope. */
 EP_DEVICE uint32_t cas_relaxed_gpu(uint32_t *p, uint32_t want, uint32_t v) {
 #ifdef EP_EMULATE
   emul_updates(p);
@@ -164,8 +160,7 @@ EP_DEVICE uint32_t cas_relaxed_gpu(uint32_t *p, uint32_t want, uint32_t v) {
 EP_RED(red_add_relaxed_gpu, "red.add.relaxed.gpu.global", EP_MO_RELAXED)
 EP_RED(red_add_release_gpu, "red.add.release.gpu.global", EP_MO_RELEASE)
 
-/* Loads input that no thread writes during the kernel. Do not use it for receive buffers, because other ranks write
- * to them. */
+/* Loads input that no thread writes during the kernel, so not a receive buffer. */
 EP_DEVICE uint4 ld_readonly(const uint4 *p) {
 #ifdef EP_EMULATE
   return *p;
@@ -177,8 +172,8 @@ EP_DEVICE uint4 ld_readonly(const uint4 *p) {
 #endif
 }
 
-/* Loads a vector of a row that is read only once. The load does not allocate a line in L1. It stays in program order
- * with neighbouring asm volatile statements. */
+/* Loads a vector that is read only once, without a line in L1. It stays in program order with neighbouring asm
+ * volatile statements. */
 EP_DEVICE uint4 ld_once(const uint4 *p) {
 #ifdef EP_EMULATE
   return *p;
@@ -190,7 +185,6 @@ EP_DEVICE uint4 ld_once(const uint4 *p) {
 #endif
 }
 
-/* ---- fences ---- */
 
 #ifdef EP_EMULATE
 #define EP_FENCE(scope) EP_DEVICE void fence_acq_rel_##scope() { emul_fence(); }
@@ -200,9 +194,8 @@ EP_DEVICE uint4 ld_once(const uint4 *p) {
 EP_FENCE(gpu)
 EP_FENCE(sys)
 
-/* ---- time ---- */
 
-/* Returns the nanoseconds of the device's global timer. On H200 it ticks every 32 ns. */
+/* Returns the nanoseconds of the global timer, which on H200 ticks every 32 ns. */
 EP_DEVICE uint64_t globaltimer() {
 #ifdef EP_EMULATE
   return emul_time_ns();
@@ -221,30 +214,29 @@ EP_DEVICE void sleep_ns(uint32_t ns) {
 #endif
 }
 
-/* Lets other threads run, on the emulator; on a GPU it does nothing. Polling loops call it between two polls. */
+/* Lets other threads run, on the emulator. Polling loops call it between two polls. */
 EP_DEVICE void spin_pause() {
 #ifdef EP_EMULATE
   emul_spin();
 #endif
 }
 
-/* ---- programmatic dependent launch; these functions do nothing before sm_90 ---- */
 
-/* Waits until the previous kernel of the stream has ended and its writes are visible. */
+/* Waits until the previous kernel of the stream has ended and its writes are visible. Nothing before sm_90. */
 EP_DEVICE void pdl_wait() {
 #if !defined(EP_EMULATE) && EP_ARCH >= 900
   asm volatile("griddepcontrol.wait;" ::: "memory");
 #endif
 }
 
-/* Lets the next kernel of the stream start. */
+/* Lets the next kernel of the stream start. Nothing before sm_90. */
 EP_DEVICE void pdl_launch() {
 #if !defined(EP_EMULATE) && EP_ARCH >= 900
   asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
 #endif
 }
 
-/* ---- named barriers of a part of a block; id is 1 to 15, threads a multiple of 32 ---- */
+/* Named barriers of a part of a block: id is 1 to 15, threads a multiple of 32. */
 
 EP_DEVICE void bar_sync(uint32_t id, uint32_t threads) {
 #ifdef EP_EMULATE
@@ -254,16 +246,14 @@ EP_DEVICE void bar_sync(uint32_t id, uint32_t threads) {
 #endif
 }
 
-/* ---- conversion of two floats to two e4m3 bytes; ties to even, saturating at 448 ---- */
 
-/* Converts to e4m3 (OCP OFP8 1.0) with integer arithmetic, for chips without this instruction and for the CPU. NaN
- * becomes 0x7f. */
+/* Converts to e4m3 (OCP OFP8 1.0) with integer arithmetic, ties to even, saturating at 448. NaN becomes 0x7f. */
 EP_DEVICE uint32_t e4m3_soft(float x) {
   uint32_t bits = __float_as_uint(x);
   uint32_t sign = bits >> 24 & 0x80u;
   uint32_t mag = bits & 0x7fffffffu;
   if (mag > 0x7f800000u) return 0x7fu;
-  if (mag >= 0x43e00000u) return sign | 0x7eu; /* 448 and beyond */
+  if (mag >= 0x43e00000u) return sign | 0x7eu; /* from 448 */
   if (mag < 0x3c800000u) {                     /* below 2^-6: steps of 2^-9 */
     float steps = __uint_as_float(mag) * 512.0f;
     return sign | static_cast<uint32_t>(rintf(steps));
@@ -273,7 +263,7 @@ EP_DEVICE uint32_t e4m3_soft(float x) {
   return sign | (code > 0x7eu ? 0x7eu : code);
 }
 
-/* Converts two floats. The result has lo in its low byte. */
+/* Converts two floats; lo goes to the low byte. */
 EP_DEVICE uint32_t cvt_e4m3x2(float hi, float lo) {
 #if !defined(EP_EMULATE) && EP_ARCH >= 890
   uint16_t v;

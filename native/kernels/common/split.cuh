@@ -1,9 +1,9 @@
-/* Kernels that send and receive in one launch, or with EP_SPLIT in two. The first launch of a split call ends when
- * everything has been sent, and the second, a short one, receives. Between the two the call occupies no SM. Both
- * launches of a call get the same call number. The next call's sender starts after this call's receiver has ended. */
+/* Kernels that send and receive in one launch, or with EP_SPLIT in two launches with the same call number. The
+ * first ends when everything has been sent, and the second receives. Between them the call occupies no SM. The
+ * next call's sender starts after this call's receiver has ended. */
 #pragma once
 
-/* The name of the entry that sends. If EP_FUSED is true it also receives. */
+/* The name of the entry that sends. With EP_FUSED it also receives. */
 #ifdef EP_SPLIT
 #define EP_SENDER_NAME(name) name##_send
 static const bool EP_FUSED = false;

@@ -1,30 +1,29 @@
-/* Start words of combine. They say which call each rank has begun. Each kernel family's layout defines ep_started(a,
- * owner), the address of the words in the memory of rank `owner`. */
+/* Start words of combine, which say which call each rank has begun. ep_started(a, owner), of each kernel family's
+ * layout, returns the address of the words on rank `owner`. */
 #pragma once
 
 #include "common/check.cuh"
 
 EP_DEVICE uint32_t *ep_started(const EpArgs &a, int owner);
 
-/* Tells all ranks that this rank began call `number`, and so has ended the call before. Only the last warp of block
- * `block` stores the words. */
+/* Tells all ranks that this rank began call `number`, and so has ended the call before. Only the last warp of
+ * block `block` stores the words. */
 template <class Call> EP_DEVICE void ep_announce(const EpArgs &a, const Call &c, uint32_t block) {
   if (c.block != block || c.warp != c.warps - 1 || c.lane >= EP_RANKS || !ep_alive(a, c.lane)) return;
   st_release_sys(ep_started(a, c.lane) + a.rank, c.number);
 }
 
-/* Loads the number of the last call that rank `lane` began. The number may be old: the load has block scope, so it
- * may come from L1, and only one warp of a block asks L2. */
+/* Loads the number of the last call that rank `lane` began. The load has block scope, so it may return an old
+ * number from L1; only one warp of a block asks L2. */
 EP_LD_PTX(ld_relaxed_cta, "ld.relaxed.cta.global", EP_MO_RELAXED)
 template <class Call> EP_DEVICE uint32_t ep_load_began(const EpArgs &a, const Call &c) {
   if (!ep_alive(a, c.lane < EP_RANKS ? c.lane : 0)) return c.number;
   return ld_relaxed_cta(ep_started(a, a.rank) + (c.lane < EP_RANKS ? c.lane : 0));
 }
 
-/* Waits until all ranks have begun the previous call. There are two sets of return slots, for calls of even and of
- * odd number, and two sets of the weights of layout masked. The set of this call was last used two calls ago, and a
- * rank that began the previous call no longer needs it. So no barrier between calls is needed. Usually the words
- * arrived long before, so that the wait costs a warp only one load. */
+/* Waits until all ranks have begun the previous call. Calls of even and of odd number have separate sets of return
+ * slots, and in layout masked of weights. A rank that began the previous call no longer needs this call's set, so
+ * no barrier between calls is needed. */
 template <class Call> EP_DEVICE bool ep_wait_started(const EpArgs &a, const Call &c) {
   const uint32_t before = ep_number_before(c.number);
   const uint32_t *p = ep_started(a, a.rank) + (c.lane < EP_RANKS ? c.lane : 0);
@@ -38,9 +37,9 @@ template <class Call> EP_DEVICE bool ep_wait_started(const EpArgs &a, const Call
   }
 }
 
-/* Does the work of ep_wait_started, with the number that ep_load_began returned. Returns false if a rank did not
- * begin the previous call before the deadline. The loads of ep_wait_started bypass L1: if all warps began with these
- * loads, 2,000 warps would ask L2 for the same line at once. */
+/* Does the work of ep_wait_started, with the number from ep_load_began. Returns false if a rank did not begin the
+ * previous call before the deadline. The loads of ep_wait_started bypass L1, so 2,000 warps should not begin with
+ * them. */
 template <class Call> EP_DEVICE bool ep_all_began(const EpArgs &a, const Call &c, uint32_t began) {
   return !__any_sync(EP_FULL_WARP, !ep_reached(began, ep_number_before(c.number))) || ep_wait_started(a, c);
 }

@@ -1,8 +1,7 @@
-/* A token as kernels send it: EP_VECTORS vectors of 16 bytes, then EP_TOKEN_SCALES scales of 32 bits. EP_DTYPE is
- * BF16 or FP8. With FP8, a lane with every eighth vector also has a scale.
+/* A token as kernels send it: EP_VECTORS vectors of 16 bytes, then EP_TOKEN_SCALES scales of 32 bits. With FP8, a
+ * lane with every eighth vector also has a scale.
  *
- * The functions with a parameter n are for a warp that moves n vectors in each lane. `first` is the number of the
- * lane's first vector, and its next vectors follow at a distance of 32. */
+ * In functions with a parameter n, each lane of a warp moves n vectors: `first`, `first` + 32, and so on. */
 #pragma once
 
 #include "common/dtypes.cuh"
@@ -12,17 +11,17 @@ static const uint32_t EP_PAYLOAD = ep_payload(EP_DTYPE, EP_HIDDEN); /* bytes */
 static const uint32_t EP_TOKEN_SCALES = ep_scales(EP_DTYPE, EP_HIDDEN);
 static const uint32_t EP_VECTORS = EP_PAYLOAD / 16;
 
-/* Returns whether a vector number is inside the token. If EP_VECTORS is a multiple of 32 * n, every vector number is,
- * and the compiler knows it. */
+/* Returns whether a vector number is inside the token. If EP_VECTORS is a multiple of 32 * n, the compiler knows
+ * the answer. */
 template <uint32_t n>
 EP_DEVICE bool ep_inside(uint32_t vector) { return EP_VECTORS % (32 * n) == 0 || vector < EP_VECTORS; }
 template <uint32_t n>
 EP_DEVICE bool ep_has_scale(uint32_t vector) { return EP_TOKEN_SCALES > 0 && ep_inside<n>(vector) && vector % 8 == 0; }
 
-/* Returns the address of the scale of a vector in a slot, which is memory for one token. */
+/* Returns the address of the scale of a vector in a slot, the memory for one token. */
 EP_DEVICE uint32_t *ep_slot_scale(uint8_t *slot, uint32_t vector) { return reinterpret_cast<uint32_t *>(slot + EP_PAYLOAD) + vector / 8; }
 
-/* Loads a lane's part of a slot that is polled, and returns its largest word: the sentinel if some of it is missing. */
+/* Loads a lane's part of a polled slot, and returns its largest word: the sentinel if data is missing. */
 template <uint32_t n>
 EP_DEVICE uint32_t ep_load_part(uint8_t *slot, uint32_t first, uint4 (&data)[n], uint32_t (&scale)[n]) {
   uint32_t largest = 0;
@@ -39,7 +38,6 @@ EP_DEVICE uint32_t ep_load_part(uint8_t *slot, uint32_t first, uint4 (&data)[n],
   return largest;
 }
 
-/* Fills a lane's part of a slot with sentinels. */
 template <uint32_t n>
 EP_DEVICE void ep_empty_part(uint8_t *slot, uint32_t first) {
 #pragma unroll
@@ -50,7 +48,7 @@ EP_DEVICE void ep_empty_part(uint8_t *slot, uint32_t first) {
   }
 }
 
-/* Writes a lane's part to a row of the output. Each next scale of the row is `step` words further. */
+/* Writes a lane's part to a row of the output, in which scales are `step` words apart. */
 template <uint32_t n, class Step>
 EP_DEVICE void ep_write_part(uint8_t *row, uint32_t *scales, Step step, uint32_t first, const uint4 (&data)[n], const uint32_t (&scale)[n]) {
 #pragma unroll

@@ -1,9 +1,9 @@
-/* Combine sends experts' rows back to the ranks of their tokens, and sums them there with the router weights. It is
- * launched as two kernels, ep_combine_async and then ep_combine_wait, or as one kernel. All blocks of a grid must run
- * at the same time.
+/* Combine sends experts' rows back to the ranks of their tokens, and sums them there with the router weights. It
+ * is launched as ep_combine_async and then ep_combine_wait, or as one kernel. All blocks of a grid must run at the
+ * same time. A dispatch of the same state and algorithm must come before.
  *
- * A combine needs a dispatch of the same state and algorithm before it. Every row has its own slot, so that rows are
- * added in top-k order (in rank order under dedup), and the sum has the same bits in every run. */
+ * Every row has its own slot. Rows are added in top-k order (under dedup in rank order), so the sum has the same
+ * bits in every run. */
 #include "common/halves.cuh"
 #include "ep/combine_wait.cuh"
 

@@ -1,17 +1,14 @@
-/* First half of combine: sends experts' rows back to the ranks of their tokens.
- *
- * Direct: each row goes to slot [token][k]. Dedup: the rows of one token on this rank are first weighted and summed,
- * and the sum goes to slot [token][rank]. Combine does not change the memory that dispatch wrote, so another combine
- * can use it. */
+/* First half of combine: sends experts' rows back. Direct: each row goes to slot [token][k]. Dedup: the rows of
+ * one token on this rank are weighted and summed, and the sum goes to slot [token][rank]. What dispatch wrote
+ * stays, so that another combine can follow. */
 #pragma once
 
 #include "ep/signal.cuh"
 
-/* ---- direct ---- */
 
 struct EpPair {
   uint32_t local, source;
-  int64_t start, end; /* its rows */
+  int64_t start, end;
 };
 
 EP_DEVICE EpPair ep_pair(const EpArgs &a, uint32_t index) {
@@ -27,16 +24,14 @@ EP_DEVICE int32_t ep_source_rank(const EpArgs &a, uint32_t source) {
   return EP_SKIP_A2A ? a.rank : static_cast<int32_t>(source);
 }
 
-/* Returns the slot of a row on its token's rank, or null if src_info names no slot. A wrong src_info must not become
- * an address in another rank's memory. */
+/* Returns the slot of a row on its token's rank, or null if src_info names no slot. */
 EP_DEVICE uint8_t *ep_return_slot(const EpArgs &a, int64_t row, int32_t rank) {
   const int32_t token = a.src_info[2 * row], k = a.src_info[2 * row + 1];
   if (token < 0 || token >= a.max_tokens || k < 0 || k >= EP_TOPK) return nullptr;
   return ep_region(a, rank, EP_C_RECV) + combine_buf_layout(static_cast<uint64_t>(token), static_cast<uint32_t>(k));
 }
 
-/* Copies the rows of a pair. The whole block copies EP_ROWS rows at the same time, so that each thread has EP_ROWS
- * loads in flight. */
+/* Copies the rows of a pair, EP_ROWS rows at a time, with the whole block. */
 #ifndef EP_ROWS
 #define EP_ROWS 1
 #endif
@@ -60,8 +55,8 @@ EP_DEVICE void ep_return_rows(const EpArgs &a, const EpPair &p) {
   }
 }
 
-/* The number of lanes of warp 0 that make bulk copies of rows. Each such lane is a carrier, with room for a row in
- * shared memory (its stage) and a barrier. */
+/* The number of lanes of warp 0 that make bulk copies (carriers). A carrier has room for a row in shared memory
+ * (its stage) and a barrier. */
 constexpr uint32_t EP_CARRIERS = 8;
 
 struct EpCarrier {
@@ -79,8 +74,7 @@ EP_DEVICE EpCarrier ep_carrier() {
   return {stages + lane * EP_ROW_BYTES, &arrived[lane], 0};
 }
 
-/* Copies the rows of a pair with the carriers. Each carrier copies every eighth row through its stage, so that eight
- * rows are in flight. */
+/* Copies the rows of a pair: each carrier copies every eighth row through its stage. */
 EP_DEVICE void ep_return_bulk(const EpArgs &a, const EpPair &p, EpCarrier &c) {
   if (threadIdx.x >= EP_CARRIERS) return;
   const int32_t rank = ep_source_rank(a, p.source);
@@ -99,7 +93,7 @@ EP_DEVICE void ep_return_bulk(const EpArgs &a, const EpPair &p, EpCarrier &c) {
   bulk_wait_written<0>();
 }
 
-/* Sends all rows of this block's (expert, source) pairs, and signals each pair, even if it has no rows. */
+/* Sends the rows of this block's (expert, source) pairs, and signals each pair, even an empty one. */
 EP_DEVICE void ep_send_pairs(const EpArgs &a) {
 #if EP_COPY == EP_BULK
   EpCarrier carrier = ep_carrier();
@@ -120,9 +114,8 @@ EP_DEVICE void ep_send_pairs(const EpArgs &a) {
   }
 }
 
-/* ---- dedup ---- */
 
-/* Returns the number of 16-byte vectors of a row that one warp sums at a time. */
+/* Returns the number of 16-byte vectors that one warp sums at a time. */
 EP_DEVICE uint32_t ep_chunk_vectors(const EpArgs &a) { return static_cast<uint32_t>(a.chunk_bytes) / 16; }
 EP_DEVICE uint32_t ep_row_chunks(const EpArgs &a) {
   return ceil_div(static_cast<uint32_t>(EP_ROW_BYTES / 16), ep_chunk_vectors(a));
@@ -130,8 +123,8 @@ EP_DEVICE uint32_t ep_row_chunks(const EpArgs &a) {
 
 /* Up to 32 rows and their weights; each lane has one. */
 struct EpTerms {
-  const uint4 *rows; /* address of row 0, the same in all lanes */
-  int32_t row;       /* number of this lane's row, -1 for none */
+  const uint4 *rows; /* address of row 0, in all lanes */
+  int32_t row;       /* this lane's row, -1 for none */
   float weight;
 };
 
@@ -139,9 +132,8 @@ EP_DEVICE const uint4 *ep_row(const EpTerms &t, int32_t row) {
   return t.rows + static_cast<int64_t>(row) * (EP_ROW_BYTES / 16);
 }
 
-/* Sums the terms of all lanes, in lane order, for one vector of a row. EP_IN_FLIGHT rows are loaded before the first
- * of them is used. For a lane without a row, a zero vector is added. This changes no sum, because no sum is ever
- * minus zero. */
+/* Sums one vector of the rows of all lanes, in lane order, with EP_IN_FLIGHT loads in flight. A lane without a row
+ * adds a zero vector, which changes no sum. */
 EP_DEVICE void ep_sum_terms(float (&acc)[8], EpTerms mine, uint32_t count, uint32_t vector, bool inside) {
 #pragma unroll 1
   for (uint32_t k = 0; k < count; k += EP_IN_FLIGHT) {
@@ -157,8 +149,8 @@ EP_DEVICE void ep_sum_terms(float (&acc)[8], EpTerms mine, uint32_t count, uint3
   }
 }
 
-/* Returns the terms of message `slot` of a source, as dispatch wrote it. Lane k has the row of top-k position k, if
- * that row is on this rank, and its weight. Stores the token of the message. */
+/* Returns the terms of message `slot` of a source, and stores its token. Lane k has the row of top-k position k,
+ * if on this rank, and its weight. */
 EP_DEVICE EpTerms ep_message_terms(const EpArgs &a, uint32_t source, uint32_t slot, int32_t *token) {
   const uint64_t index = static_cast<uint64_t>(source) * a.max_tokens + slot;
   const uint8_t *message = ep_region(a, a.rank, EP_D_RECV) + recv_buf_layout(0, source, slot, a.max_tokens);
@@ -171,7 +163,7 @@ EP_DEVICE EpTerms ep_message_terms(const EpArgs &a, uint32_t source, uint32_t sl
   return {rows, row, reinterpret_cast<const float *>(message + EP_WEIGHTS_AT)[k]};
 }
 
-/* Sums one chunk of the rows of a message and sends it, with one warp. */
+/* Sums one chunk of a message's rows and sends the sum, with one warp. */
 EP_DEVICE void ep_return_sum(const EpArgs &a, uint32_t source, uint32_t slot, uint32_t chunk) {
   int32_t token;
   const EpTerms terms = ep_message_terms(a, source, slot, &token);
@@ -189,8 +181,7 @@ EP_DEVICE void ep_return_sum(const EpArgs &a, uint32_t source, uint32_t slot, ui
   }
 }
 
-/* Counts the chunks that this warp has sent to a source. The warp that has sent the last chunk signals to the
- * source. */
+/* Counts the chunks that this warp has sent to a source. The warp with the last chunk signals to the source. */
 EP_DEVICE void ep_note_returned(const EpArgs &a, uint32_t source, uint32_t done, uint32_t all) {
   if (done == 0 && all != 0) return;
   __syncwarp();
@@ -203,8 +194,8 @@ EP_DEVICE void ep_note_returned(const EpArgs &a, uint32_t source, uint32_t done,
     ep_signal_completion(ep_word(a, static_cast<int>(source), EP_C_RANK, static_cast<uint32_t>(a.rank)), ep_round(a));
 }
 
-/* Sends the sums to all sources, one source after the other, beginning with this rank (or with rank 0). All warps of
- * the grid share the chunks of a source. If a source has no messages, only the first warp signals to it. */
+/* Sends the sums to the sources in turn, beginning with this rank (or with rank 0). All warps of the grid share a
+ * source's chunks. */
 EP_DEVICE void ep_send_sums(const EpArgs &a) {
   const uint32_t warps = gridDim.x * warps_in_block();
   const uint32_t me = blockIdx.x + warp_id() * gridDim.x;

@@ -1,11 +1,11 @@
-/* Second half of combine. wait_sms blocks wait for all senders, and then release the other blocks, which sum the rows
- * that have arrived and write the output. */
+/* Second half of combine. wait_sms blocks wait for all senders and then release the other blocks, which sum the
+ * rows. */
 #pragma once
 
 #include "ep/combine_send.cuh"
 
-/* Waits for all senders. Blocks 0 to wait_sms - 1 share the words of the senders. When its words have arrived, a
- * waiting block adds EP_READY_FLAG to the go word of every reducing block. */
+/* Waits for all senders, whose words blocks 0 to wait_sms - 1 share. Each such block then adds EP_READY_FLAG to
+ * the go word of every reducing block. */
 static __device__ bool wait_for_all_arrivals(const EpArgs &a) {
   const uint32_t step = static_cast<uint32_t>(a.wait_sms) * blockDim.x;
   const uint32_t words = EP_ALGO == EP_DEDUP ? EP_RANKS : EP_PAIRS;
@@ -28,7 +28,7 @@ static __device__ bool wait_for_all_arrivals(const EpArgs &a) {
   return true;
 }
 
-/* Waits until all waiting blocks have released this reducing block. Each reducing block has its own go word. */
+/* Waits until all waiting blocks have released this reducing block. */
 EP_DEVICE bool ep_await_go(const EpArgs &a, uint32_t block) {
   return ep_block_wait([&] {
     int32_t *go = ep_counter(a, EP_GO + block);
@@ -38,14 +38,14 @@ EP_DEVICE bool ep_await_go(const EpArgs &a, uint32_t block) {
   });
 }
 
-/* Returns whether the row of a selection is sent back, and so belongs to the sum. */
+/* Returns whether the row of a selection is sent back. */
 EP_DEVICE bool ep_returns(const EpArgs &a, int32_t expert) {
   if (expert < 0 || expert >= EP_EXPERTS) return false;
   return !EP_SKIP_A2A || expert / EP_LOCAL_EXPERTS == a.rank;
 }
 
-/* Returns the terms of a token's sum. Lane k has the row of top-k position k and its weight. Under dedup, lane r has
- * the sum that rank r sent, if an expert of the token is on that rank. */
+/* Returns the terms of a token's sum. Lane k has the row of top-k position k and its weight. Under dedup, lane r
+ * has the sum from rank r, if the token has an expert there. */
 EP_DEVICE EpTerms ep_arrived_terms(const EpArgs &a, int64_t token) {
   const uint32_t lane = lane_id();
   const int32_t expert = lane < EP_TOPK ? a.topk_ids[token * EP_TOPK + lane] : -1;
@@ -72,7 +72,7 @@ EP_DEVICE uint4 ep_epilogue(const EpArgs &a, uint4 v, uint32_t vector) {
   return bf16_pack(x);
 }
 
-/* Adds the shared expert's row to a sum that is already rounded to BF16. */
+/* Adds the shared expert's row to a sum that is already BF16. */
 EP_DEVICE uint4 ep_add_shared(const EpArgs &a, uint4 v, int64_t token, uint32_t vector) {
   const EpSlice slice = ep_shared_slice(a);
   const int64_t row = token - slice.start;
@@ -85,8 +85,8 @@ EP_DEVICE uint4 ep_add_shared(const EpArgs &a, uint4 v, int64_t token, uint32_t 
   return bf16_pack(x);
 }
 
-/* Copies the rows of a token to the output. Without router weights nothing is summed: the output [token, k] is the
- * row of the selection, or zeros if the selection is masked. */
+/* Copies the rows of a token to output [token, k], zeros for a masked selection: without router weights nothing is
+ * summed. */
 EP_DEVICE void ep_copy_rows(const EpArgs &a, EpTerms terms, int64_t token, uint32_t vector, bool inside) {
   uint4 *out = reinterpret_cast<uint4 *>(a.combined) + token * EP_TOPK * (EP_ROW_BYTES / 16) + vector;
   for (uint32_t k = 0; k < EP_TOPK; k++) {
@@ -128,8 +128,7 @@ static __device__ void reduce_and_copy_to_output(const EpArgs &a) {
     ep_reduce_chunk(a, u / chunks, static_cast<uint32_t>(u % chunks));
 }
 
-/* Copies the first `tokens` rows of y to the output. This is all that combine does for a shared expert that is not
- * fused. */
+/* Copies the first `tokens` rows of y to the output, for a shared expert that is not fused. */
 static __device__ void copy_shared_expert_outputs(const EpArgs &a) {
   for (int64_t row = blockIdx.x; row < a.tokens; row += gridDim.x)
     block_memcpy<EP_IN_FLIGHT>(a.combined + row * EP_HIDDEN, a.y + row * EP_HIDDEN,

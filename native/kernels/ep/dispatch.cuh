@@ -1,12 +1,10 @@
-/* Dispatch sends every token to the ranks of its experts. It is launched either split, as ep_dispatch_async and then
- * ep_dispatch_wait, or fused in one grid whose blocks first send and then receive. There is no barrier over the grid
- * between the two halves. Instead, each step waits for a word that the step before it writes. The monitors wait for
- * the counters of written parts, and write the count words. The auxiliary block waits for the count words, and writes
- * the ready flag. The copying blocks wait for the ready flag. So all blocks of a grid must be resident, and both
- * halves of a split call must have the same grid.
+/* Dispatch sends every token to the ranks of its experts. It is launched as ep_dispatch_async and then
+ * ep_dispatch_wait, or as one kernel. There is no barrier over the grid. Instead, each step waits for words of the
+ * step before: the monitors for the counters of written parts, the auxiliary block for the monitors' count words,
+ * and the copying blocks for the auxiliary block's ready flag. So all blocks of a grid must be resident, and both
+ * halves must have the same grid.
  *
- * The buffers may be used again after a combine on all ranks. Dispatches without a combine between them need a
- * barrier over ranks between calls. */
+ * Between two dispatches, all ranks must make a combine or a barrier. */
 #include "common/halves.cuh"
 #include "ep/dispatch_expand.cuh"
 

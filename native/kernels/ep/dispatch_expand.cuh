@@ -1,12 +1,10 @@
-/* Receives under dedup. A message names all experts of its token, and the receiver copies it to one row of each
- * expert of this rank. Counters assign the rows, so that the order of rows from one source changes from run to run,
- * as under direct. */
+/* Receives under dedup. A message names all experts of its token, and the receiver copies it to one row of each of
+ * its own experts. Counters assign the rows, so the order of rows from one source changes from run to run. */
 #pragma once
 
 #include "ep/dispatch_wait.cuh"
 
-/* Assigns the rows of a message. Returns in lane k the row of top-k position k, or -1 if its expert is on another
- * rank. */
+/* Assigns the rows of a message. Returns in lane k the row of top-k position k, or -1 if its expert is elsewhere. */
 EP_DEVICE int64_t ep_take_row(const EpArgs &a, const uint8_t *message, uint32_t source, uint32_t *local) {
   const uint32_t k = lane_id();
   if (k >= EP_TOPK) return -1;
@@ -23,7 +21,7 @@ EP_DEVICE int64_t ep_take_row(const EpArgs &a, const uint8_t *message, uint32_t 
   return -1;
 }
 
-/* Copies one message to all its rows, with one warp, and stores the numbers of the rows for combine. */
+/* Copies one message to all its rows, with one warp, and stores the rows' numbers for combine. */
 EP_DEVICE void ep_expand_message(const EpArgs &a, uint32_t source, uint32_t slot) {
   const uint64_t index = static_cast<uint64_t>(source) * a.max_tokens + slot;
   const uint8_t *message = ep_region(a, a.rank, EP_D_RECV) + recv_buf_layout(0, source, slot, a.max_tokens);
@@ -46,8 +44,7 @@ EP_DEVICE void ep_expand_message(const EpArgs &a, uint32_t source, uint32_t slot
   }
 }
 
-/* A tile of the messages of one source. Tiles are numbered from this rank's own messages on, so that no two ranks
- * wait for the same source first. */
+/* A tile of the messages of one source. Ranks begin with different sources: each with itself. */
 struct EpMessageTile {
   int32_t source; /* -1: past the end */
   uint32_t first, end;
@@ -63,7 +60,7 @@ EP_DEVICE EpMessageTile ep_find_tile(const EpArgs &a, uint32_t tile) {
   return {-1, 0, 0};
 }
 
-/* Zeroes the scales of the padding rows after each group's last row; only for NVFP4. */
+/* Zeroes the scales of the padding rows after each group (NVFP4). */
 EP_DEVICE void ep_zero_group_tails(const EpArgs &a, uint32_t block, uint32_t blocks) {
   if (EP_DTYPE != EP_NVFP4) return;
   const uint32_t warps = blocks * warps_in_block();
@@ -75,8 +72,8 @@ EP_DEVICE void ep_zero_group_tails(const EpArgs &a, uint32_t block, uint32_t blo
   }
 }
 
-/* Does the work of a copying block: claims and copies tiles until none is left. It waits for a source only after it
- * has claimed a tile of that source. */
+/* Claims and copies tiles until none is left. It waits for a source only after it has claimed a tile of that
+ * source. */
 static __device__ bool ep_expand_messages(const EpArgs &a, uint32_t block, uint32_t blocks) {
   __shared__ EpMessageTile tile;
   ep_zero_group_tails(a, block, blocks);

@@ -1,5 +1,5 @@
-/* First half of dispatch: blocks send tokens, and monitor blocks count the tokens and signal to each destination when
- * all have arrived. */
+/* First half of dispatch: blocks send tokens, and monitor blocks signal to each destination when all its tokens
+ * have been written. */
 #pragma once
 
 #include "ep/signal.cuh"
@@ -14,8 +14,7 @@ EP_DEVICE bool ep_sends_to(const EpArgs &a, int32_t expert) {
   return !EP_SKIP_A2A || expert / EP_LOCAL_EXPERTS == a.rank;
 }
 
-/* Takes the next slot for a message from this rank to a destination. If all max_tokens slots are taken, records a
- * fault and returns false. */
+/* Takes the next slot at a destination. If all max_tokens slots are taken, records a fault and returns false. */
 EP_DEVICE bool ep_take_slot(const EpArgs &a, int32_t *reserved, int32_t expert, int32_t *slot) {
   *slot = add_relaxed_gpu(reserved, 1);
   if (*slot < a.max_tokens) return true;
@@ -28,8 +27,8 @@ EP_DEVICE EpDestination ep_reserve(const EpArgs &a, int64_t token); /* hosts/dis
 EP_DEVICE void ep_send_copies(const EpArgs &a, const uint8_t *message, const EpDestination *to);
 #else
 struct EpDestination {
-  uint8_t *slot;     /* null: there is no copy */
-  int32_t *finished; /* counts the parts that have been written for this destination */
+  uint8_t *slot;     /* null: no copy */
+  int32_t *finished; /* counts the parts written for this destination */
 };
 
 EP_DEVICE EpDestination ep_expert_slot(const EpArgs &a, int32_t expert) {
@@ -48,8 +47,8 @@ EP_DEVICE EpDestination ep_rank_slot(const EpArgs &a, int32_t expert) {
   return {ep_region(a, rank, EP_D_RECV) + at, ep_counter(a, EP_RANK_FINISHED + rank)};
 }
 
-/* Reserves the slots of one token, with one lane of warp 0 for each top-k position. Under dedup, of the positions
- * whose experts are on the same rank only the first gets a slot. */
+/* Reserves a token's slots; lane k of warp 0 has top-k position k. Under dedup, only the first position with an
+ * expert on a rank gets a slot. */
 EP_DEVICE EpDestination ep_reserve(const EpArgs &a, int64_t token) {
   const uint32_t k = lane_id();
   const int32_t expert = k < EP_TOPK ? a.topk_ids[token * EP_TOPK + k] : -1;
@@ -65,8 +64,7 @@ EP_DEVICE EpDestination ep_reserve(const EpArgs &a, int64_t token) {
   return d;
 }
 
-/* Copies a message to its destinations. Warps take (destination, part) pairs in turn, and count each part that they
- * have written. */
+/* Copies a message to its destinations. Warps take (destination, part) pairs in turn, and count each written part. */
 EP_DEVICE void ep_send_copies(const EpArgs &a, const uint8_t *message, const EpDestination *to) {
   const uint32_t parts = ep_message_parts(a);
   const uint32_t part_bytes = parts > 1 ? static_cast<uint32_t>(a.chunk_bytes) : EP_MSG_BYTES;
@@ -81,7 +79,7 @@ EP_DEVICE void ep_send_copies(const EpArgs &a, const uint8_t *message, const EpD
 }
 #endif
 
-/* Writes one token as a message to `message`, from which it is copied to its destinations. There is no barrier. */
+/* Writes one token to `message`, without a barrier. */
 EP_DEVICE void ep_stage_token(const EpArgs &a, int64_t token, uint8_t *message) {
   const float global = a.input_scales != nullptr ? a.input_scales[0] : 1.0f;
   ep_quantize_token<EP_DTYPE, EP_HIDDEN>(a.x + token * EP_HIDDEN, message, global);
@@ -95,8 +93,8 @@ EP_DEVICE void ep_stage_token(const EpArgs &a, int64_t token, uint8_t *message) 
     reinterpret_cast<float *>(message + EP_WEIGHTS_AT)[k] = a.weights != nullptr ? a.weights[token * EP_TOPK + k] : 1.0f;
 }
 
-/* Sends the tokens block, block + blocks, ... of this rank, with one barrier for each token. There are two sets of
- * destinations, because a warp that has no copy to make already begins the next token. */
+/* Sends tokens block, block + blocks, ... of this rank, with one barrier a token. There are two sets of
+ * destinations, because a warp without a copy to make already begins the next token. */
 static __device__ void ep_send_vectors(const EpArgs &a, uint32_t block, uint32_t blocks) {
   __shared__ EpDestination to[2][EP_TOPK];
   uint8_t *send = ep_region(a, a.rank, EP_D_SEND);
@@ -118,10 +116,9 @@ EP_DEVICE void ep_note_written(EpDestination d) {
   if (d.slot != nullptr) red_add_release_gpu(d.finished, 1);
 }
 
-/* Does the same as ep_send_vectors with bulk copies. Messages are written to stages in shared memory, and lane k of
- * warp 0 copies them to the destination of top-k position k. It waits for the copies of a token only after it has
- * begun the copies of the next token. There are three stages, because copies may still read two of them while the
- * third is filled. */
+/* Does the same with bulk copies. Messages are written to stages in shared memory, and lane k of warp 0 copies
+ * them to the destination of top-k position k. There are three stages, because copies may read two of them while
+ * the third is filled. */
 static __device__ void ep_send_bulk(const EpArgs &a, uint32_t block, uint32_t blocks) {
   EP_DYNAMIC_SHARED(stages);
   uint8_t *send = ep_region(a, a.rank, EP_D_SEND);
@@ -159,7 +156,7 @@ static __device__ void ep_send_tokens(const EpArgs &a, uint32_t block, uint32_t 
   }
 }
 
-/* Counts the ids of this rank's tokens for which `wanted` is true, with one warp. */
+/* Counts the ids for which `wanted` is true, with one warp. */
 template <class Wanted>
 EP_DEVICE uint32_t ep_count_ids(const EpArgs &a, Wanted wanted) {
   uint32_t count = 0;
@@ -168,7 +165,7 @@ EP_DEVICE uint32_t ep_count_ids(const EpArgs &a, Wanted wanted) {
   return __reduce_add_sync(EP_FULL_WARP, count);
 }
 
-/* Counts this rank's tokens of which `wanted` is true for any expert, with one warp. */
+/* Counts the tokens with an expert for which `wanted` is true, with one warp. */
 template <class Wanted>
 EP_DEVICE uint32_t ep_count_tokens(const EpArgs &a, Wanted wanted) {
   uint32_t count = 0;
@@ -183,8 +180,8 @@ EP_DEVICE uint32_t ep_count_tokens(const EpArgs &a, Wanted wanted) {
   return __reduce_add_sync(EP_FULL_WARP, count);
 }
 
-/* Waits until `parts` parts have been written, writes value to the destination's word, and sets the two counters to
- * zero. Lane 0 calls it. */
+/* Waits until `parts` parts have been written, writes value to the destination's word, and zeroes both counters.
+ * Lane 0 calls it. */
 EP_DEVICE void ep_finish(const EpArgs &a, int32_t *reserved, int32_t *finished, int32_t parts, EpWait what,
                          uint64_t *word, uint64_t value) {
   if (!ep_await_counter(a, finished, what, parts)) return;
@@ -193,7 +190,7 @@ EP_DEVICE void ep_finish(const EpArgs &a, int32_t *reserved, int32_t *finished, 
   st_relaxed_gpu(finished, 0);
 }
 
-/* Direct: when all tokens for an expert have been written, sends their number to the expert's rank. */
+/* Direct: sends the number of tokens for an expert, when all have been written. */
 EP_DEVICE void ep_monitor_expert(const EpArgs &a, int32_t expert) {
   const uint32_t count = ep_count_ids(a, [expert](int32_t id) { return id == expert; });
   if (lane_id() != 0) return;
@@ -202,8 +199,7 @@ EP_DEVICE void ep_monitor_expert(const EpArgs &a, int32_t expert) {
             static_cast<int32_t>(count * ep_message_parts(a)), {EP_PHASE_DISPATCH_ASYNC, expert, a.rank}, word, count);
 }
 
-/* Dedup: sends the number of tokens for an expert at once, so that the receiver can assign rows while data is still
- * being sent. */
+/* Dedup: sends the number of tokens for an expert at once, so that the receiver can assign rows early. */
 EP_DEVICE void ep_announce_expert(const EpArgs &a, int32_t expert) {
   const uint32_t count = ep_count_ids(a, [expert](int32_t id) { return id == expert; });
   if (lane_id() != 0 || ep_drill_drops(a, expert)) return;
@@ -221,8 +217,7 @@ EP_DEVICE void ep_monitor_rank(const EpArgs &a, int32_t rank) {
             ep_word(a, rank, EP_D_RANK, EP_RANKS + a.rank), ep_round(a));
 }
 
-/* Does the work of a monitor block. Each warp monitors one destination, or several if there are fewer warps. Counts
- * that can be sent at once come first, then counts that wait for copies. */
+/* Monitors this block's destinations, by warp. Counts that wait for copies come last. */
 static __device__ void ep_monitor(const EpArgs &a, uint32_t block, uint32_t blocks) {
   const uint32_t warps = blocks * warps_in_block();
   const uint32_t experts = EP_SKIP_A2A ? EP_LOCAL_EXPERTS : EP_EXPERTS;
@@ -239,7 +234,6 @@ static __device__ void ep_monitor(const EpArgs &a, uint32_t block, uint32_t bloc
   }
 }
 
-/* Does the work of ep_dispatch_async: count_sms blocks monitor, and the other blocks send. */
 static __device__ void ep_dispatch_send(const EpArgs &a) {
   const uint32_t monitors = static_cast<uint32_t>(a.count_sms);
   ep_drill_delay(a);

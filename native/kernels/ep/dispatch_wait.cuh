@@ -1,18 +1,17 @@
-/* Second half of dispatch. One auxiliary block waits for the counts and computes where rows go. The other blocks copy
- * tiles of received messages to the rows. */
+/* Second half of dispatch. One auxiliary block waits for the counts and computes where rows go. The other blocks
+ * copy received messages to the rows. */
 #pragma once
 
 #include "ep/dispatch_send.cuh"
 
-/* ---- the auxiliary block ---- */
 
 struct EpOffsets {
-  uint32_t pair_ends[EP_PAIRS];      /* number of rows of the pairs up to and including this one, without padding */
-  uint32_t group_rows[EP_GROUPS];    /* padded number of rows of each group; after the scan, their sum up to and including the group */
-  uint32_t group_blocks[EP_GROUPS];  /* NVFP4: number of 128-row scale blocks of each group; after the scan, their sum up to and including the group */
+  uint32_t pair_ends[EP_PAIRS];      /* rows of the pairs up to and including this one */
+  uint32_t group_rows[EP_GROUPS];    /* padded rows of each group; after the scan, up to and including the group */
+  uint32_t group_blocks[EP_GROUPS];  /* NVFP4: the same for 128-row scale blocks */
 };
 
-#ifdef EP_HOSTS /* the functions are in hosts/dispatch_send.cuh and hosts/dispatch_counts.cuh */
+#ifdef EP_HOSTS /* hosts/dispatch_send.cuh and hosts/dispatch_counts.cuh have these functions */
 static const bool EP_OVER_HOSTS = true;
 EP_DEVICE bool ep_collect_messages(const EpArgs &a, const EpOffsets &o);
 #else
@@ -38,8 +37,7 @@ EP_DEVICE bool ep_collect_messages(const EpArgs &a, const EpOffsets &) {
 }
 #endif
 
-/* Waits for all counts and writes them to pair_ends. Each thread polls different words. All threads return the same
- * result. */
+/* Waits for all counts and writes them to pair_ends. All threads return the same result. */
 EP_DEVICE bool ep_collect_counts(const EpArgs &a, EpOffsets &o) {
   bool ok = true;
   for (uint32_t i = threadIdx.x; i < EP_PAIRS; i += blockDim.x) {
@@ -65,8 +63,7 @@ EP_DEVICE uint32_t ep_rows_before(const EpOffsets &o, uint32_t local) {
   return local > 0 ? o.pair_ends[local * EP_SOURCES - 1] : 0;
 }
 
-/* Writes row_offsets, expert_ids and, for NVFP4, scale_offsets. A group begins at a multiple of the dtype's
- * padding. */
+/* Writes row_offsets, expert_ids and scale_offsets. A group begins at a multiple of the dtype's padding. */
 EP_DEVICE void ep_pad_offsets(const EpArgs &a, EpOffsets &o) {
   for (uint32_t g = threadIdx.x; g < EP_GROUPS; g += blockDim.x) {
     const uint32_t rows = EP_SHARED && g == 0
@@ -92,8 +89,7 @@ EP_DEVICE uint32_t ep_group_start(const EpOffsets &o, uint32_t local) {
   return g > 0 ? o.group_rows[g - 1] : 0;
 }
 
-/* Writes the prefixes of each expert, which the copying blocks read. Sets to zero the counters by which these blocks
- * claim rows and tiles. */
+/* Writes each expert's prefixes for the copying blocks, and zeroes the counters by which these blocks claim work. */
 EP_DEVICE void ep_publish_prefixes(const EpArgs &a, const EpOffsets &o) {
   for (uint32_t i = threadIdx.x; i < EP_PAIRS; i += blockDim.x) {
     const uint32_t local = i / EP_SOURCES;
@@ -103,7 +99,7 @@ EP_DEVICE void ep_publish_prefixes(const EpArgs &a, const EpOffsets &o) {
   }
 }
 
-/* Writes {EP_READY_FLAG + end row, rows} of each pair, which combine reads, and sets the count words back to "not
+/* Writes {EP_READY_FLAG + end row, rows} of each pair, for combine, and sets the count words back to "not
  * arrived". */
 EP_DEVICE void ep_publish_pairs(const EpArgs &a, const EpOffsets &o) {
   for (uint32_t i = threadIdx.x; i < EP_PAIRS; i += blockDim.x) {
@@ -130,10 +126,9 @@ static __device__ void ep_offsets_block(const EpArgs &a) {
     st_relaxed_gpu(ep_counter(a, EP_CLAIM), 0);
     st_release_gpu(ep_counter(a, EP_READY), EP_READY_FLAG);
   }
-  if (EP_ALGO == EP_DIRECT) ep_publish_pairs(a, o); /* only combine reads the pairs, so the copying blocks are released first */
+  if (EP_ALGO == EP_DIRECT) ep_publish_pairs(a, o); /* only combine reads the pairs: copying blocks first */
 }
 
-/* ---- copying blocks ---- */
 
 EP_DEVICE uint32_t ep_tile_rows(const EpArgs &a) { return static_cast<uint32_t>(a.tile_tokens); }
 
@@ -141,14 +136,13 @@ EP_DEVICE uint32_t ep_first_block(const EpArgs &a, uint32_t group) {
   return EP_DTYPE == EP_NVFP4 ? a.row_offsets[group] / EP_SCALE_ROWS + a.scale_offsets[group] : 0;
 }
 
-/* Copies the elements and scales of one message to one row, with one warp. */
+/* Copies one message to one row, with one warp. */
 EP_DEVICE void ep_place_row(const EpArgs &a, const uint8_t *message, EpRow r) {
   warp_memcpy<EP_IN_FLIGHT>(a.out + r.row * EP_PAYLOAD_BYTES, message, EP_PAYLOAD_BYTES);
   ep_store_scales<EP_DTYPE, EP_HIDDEN>(a.out_scales, message + EP_SCALES_AT, r, a.max_rows);
 }
 
-/* Direct: writes the token and the top-k position of a row to src_info. The position is the lane whose id is this
- * expert. */
+/* Direct: writes a row's token and top-k position to src_info. The position is the lane whose id is this expert. */
 EP_DEVICE void ep_note_source(const EpArgs &a, const uint8_t *message, int64_t row, uint32_t expert) {
   if (lane_id() >= EP_TOPK) return;
   if (reinterpret_cast<const uint16_t *>(message + EP_IDS_AT)[lane_id()] != expert) return;
@@ -159,8 +153,7 @@ EP_DEVICE void ep_note_source(const EpArgs &a, const uint8_t *message, int64_t r
 /* Returns the number of rows of a group, with the padding rows whose scales must be zeroed. */
 EP_DEVICE uint32_t ep_rows_to_visit(uint32_t rows) { return EP_DTYPE == EP_NVFP4 ? ep_up(rows, EP_SCALE_ROWS) : rows; }
 
-/* Copies rows [from, to) of a local expert. The prefixes determine the source of a row. Its slot is its number among
- * the rows of that source. */
+/* Copies rows [from, to) of a local expert. The prefixes give a row's source and its slot there. */
 EP_DEVICE void ep_copy_tile(const EpArgs &a, uint32_t local, uint32_t from, uint32_t to, const int32_t *prefix) {
   const uint32_t group = local + EP_SHARED;
   const int64_t start = a.row_offsets[group];
@@ -182,10 +175,9 @@ EP_DEVICE void ep_copy_tile(const EpArgs &a, uint32_t local, uint32_t from, uint
   }
 }
 
-/* Claims and copies tiles of one local expert, until none is left. Each thread reads the prefixes itself. The other
- * road would be that thread 0 passes them to the others in shared memory. But if two `if (thread 0)` follow each
- * other before the barrier, ptxas 13.0 joins the branches and omits the reconvergence, so that lanes 1 to 31 pass the
- * barrier before thread 0 has written. */
+/* Claims and copies tiles of one local expert, until none is left. Each thread reads the prefixes itself, because
+ * ptxas 13.0 joins two neighbouring `if (thread 0)` before a barrier and omits the reconvergence: lanes 1 to 31
+ * would pass the barrier too early. */
 EP_DEVICE void ep_copy_expert(const EpArgs &a, uint32_t local) {
   __shared__ uint32_t claimed;
   const int32_t *prefix = ep_counter(a, EP_PREFIX + local * EP_SOURCES);
@@ -200,8 +192,7 @@ EP_DEVICE void ep_copy_expert(const EpArgs &a, uint32_t local) {
   }
 }
 
-/* Copies the rows of this block's expert, which is block % EP_LOCAL_EXPERTS. If there are fewer blocks than experts,
- * a block copies the rows of several experts, one after the other. */
+/* Copies the rows of expert block % EP_LOCAL_EXPERTS, or of several experts if blocks are few. */
 EP_DEVICE void ep_copy_experts(const EpArgs &a, uint32_t block, uint32_t blocks) {
   if (blocks >= EP_LOCAL_EXPERTS) {
     ep_copy_expert(a, block % EP_LOCAL_EXPERTS);
@@ -210,7 +201,7 @@ EP_DEVICE void ep_copy_experts(const EpArgs &a, uint32_t block, uint32_t blocks)
   for (uint32_t local = block; local < EP_LOCAL_EXPERTS; local += blocks) ep_copy_expert(a, local);
 }
 
-/* Counts the copying blocks that have ended. The last one resets the ready word for the next call. */
+/* Counts the copying blocks that have ended. The last one resets the ready word. */
 EP_DEVICE void ep_leave_copying(const EpArgs &a) {
   __syncthreads();
   if (threadIdx.x != 0) return;
@@ -223,10 +214,9 @@ EP_DEVICE bool ep_await_ready(const EpArgs &a) {
   });
 }
 
-/* ---- shared expert ---- */
 
-/* Waits until every sending block has written its tokens to the send buffer. The last block that sees this resets
- * both counters. */
+/* Waits until every sending block has written its tokens to the send buffer. The last waiting block resets both
+ * counters. */
 EP_DEVICE bool ep_await_staged(const EpArgs &a, uint32_t waiters) {
   const int32_t senders = static_cast<int32_t>(gridDim.x) - a.count_sms;
   return ep_block_wait([&] {
@@ -239,8 +229,8 @@ EP_DEVICE bool ep_await_staged(const EpArgs &a, uint32_t waiters) {
   });
 }
 
-/* Copies this rank's own tokens to group 0, the rows of the shared expert. Blocks are counted from the end of the
- * grid, because the last blocks have the fewest tokens to send. */
+/* Copies this rank's own tokens to the shared expert's rows, group 0. Blocks are counted from the end of the grid:
+ * the last blocks have the fewest tokens to send. */
 static __device__ bool ep_copy_shared(const EpArgs &a, uint32_t block, uint32_t blocks) {
   const EpSlice slice = ep_shared_slice(a);
   const uint32_t rows = ep_rows_to_visit(static_cast<uint32_t>(slice.count)), tile = ep_tile_rows(a);

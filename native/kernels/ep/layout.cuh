@@ -1,21 +1,19 @@
-/* The memory of the ep kernels: messages, receive slots, count words, counters. kernels/cuda/declare/ep.go computes
- * the same sizes, and a test on the emulator compares them. All offsets have 64 bits, because the combine slots of
- * 20,000 tokens already take more than 2^31 bytes.
+/* The memory of the ep kernels. kernels/cuda/declare/ep.go computes the same sizes. Offsets have 64 bits, because
+ * the combine slots of 20,000 tokens already take more than 2^31 bytes.
  *
- * In the comments, E is the number of all experts, L the number of experts of a rank, R the number of ranks, T the
- * largest number of tokens of a rank, and K is top-k. */
+ * E is the number of all experts, L of the experts of a rank, R the number of ranks, T the largest number of
+ * tokens of a rank, and K top-k. */
 #pragma once
 
 #include "common/check.cuh"
 #include "common/dtypes.cuh"
 
-/* EP_ALGO: a token is sent as one message for each expert, or as one message for each rank, which the receiver copies
- * to the rows of its experts. */
+/* EP_ALGO: one message for each expert (direct) or for each rank (dedup). */
 #define EP_DIRECT 0
 #define EP_DEDUP 1
 
-/* EP_COPY: senders move data as 16-byte vectors with all threads, or by bulk copies through shared memory, which a
- * few lanes issue (sm_90 and later). */
+/* EP_COPY: senders move data as 16-byte vectors with all threads, or by bulk copies from a few lanes (sm_90 and
+ * later). */
 #define EP_VECTOR 0
 #define EP_BULK 1
 
@@ -32,27 +30,27 @@
 #define EP_EPILOGUE EP_EPILOGUE_NONE
 #endif
 
-/* The number of ranks from which a rank receives. With skip_a2a, every rank has the same batch and keeps the tokens
- * of its own experts: its only source is the rank itself, with number 0. */
+/* The number of ranks from which a rank receives. With skip_a2a a rank keeps the tokens of its own experts, and
+ * its only source is itself, number 0. */
 constexpr uint32_t EP_SOURCES = EP_SKIP_A2A ? 1 : EP_RANKS;
-/* The number of (local expert, source) pairs of a rank. They are sorted by expert, then by source. */
+/* The number of (local expert, source) pairs of a rank, sorted by expert, then by source. */
 constexpr uint32_t EP_PAIRS = EP_LOCAL_EXPERTS * EP_SOURCES;
 constexpr uint32_t EP_GROUPS = EP_LOCAL_EXPERTS + EP_SHARED;
 
-/* Indices into EpArgs.region. */
+/* Indices into EpArgs.region. An unset u64 word is all ones. */
 enum EpRegion {
-  EP_D_SEND,  /* [T, message] this rank's tokens before they are copied; only this rank uses it */
+  EP_D_SEND,  /* [T, message] this rank's staged tokens */
   EP_D_RECV,  /* direct [L, sources, T, message]; dedup [R, T, message] */
-  EP_D_COUNT, /* [L, sources] u64 number of tokens of a pair; all ones if it has not arrived */
-  EP_D_RANK,  /* dedup [2, R] u64: number of messages of a source; then the call number once all have arrived */
-  EP_D_ROWS,  /* dedup [R, T, K] i32 output row of each selection, -1 if it is on another rank; only this rank uses it */
+  EP_D_COUNT, /* [L, sources] u64 tokens of a pair */
+  EP_D_RANK,  /* dedup [2, R] u64: messages of a source; the call number once all have arrived */
+  EP_D_ROWS,  /* dedup [R, T, K] i32 row of each selection, -1 if elsewhere */
   EP_C_RECV,  /* direct [T, K, row]; dedup [T, R, row] */
-  EP_C_COUNT, /* [L, R] u64 number of rows of (sender's local expert, sender); all ones if it has not arrived */
-  EP_C_RANK,  /* dedup [R] u64 call number once all rows of a sender have arrived */
+  EP_C_COUNT, /* [L, R] u64 rows of (sender's local expert, sender) */
+  EP_C_RANK,  /* dedup [R] u64 call number once a sender's rows have arrived */
 };
 
-/* A message holds the quantized token, the token's number on its rank (int32, padded), its K global expert ids
- * (uint16, padded) and, only under dedup, its K router weights (float32, padded). All copies of a token are equal. */
+/* A message holds the quantized token, its number on its rank (int32, padded), its K global expert ids (uint16,
+ * padded) and, under dedup, its K router weights (float32, padded). */
 constexpr uint32_t EP_PAYLOAD_BYTES = ep_payload(EP_DTYPE, EP_HIDDEN);
 constexpr uint32_t EP_SCALES_AT = ep_up(EP_PAYLOAD_BYTES, 16);
 constexpr uint32_t EP_TOKEN_BYTES =
@@ -60,33 +58,33 @@ constexpr uint32_t EP_TOKEN_BYTES =
 constexpr uint32_t EP_IDS_AT = EP_TOKEN_BYTES + 16;
 constexpr uint32_t EP_WEIGHTS_AT = EP_IDS_AT + ep_up(2 * EP_TOPK, 16);
 constexpr uint32_t EP_MSG_BYTES = EP_ALGO == EP_DEDUP ? EP_WEIGHTS_AT + ep_up(4 * EP_TOPK, 16) : EP_WEIGHTS_AT;
-/* A row on the way back. */
 constexpr uint64_t EP_ROW_BYTES = 2ull * EP_HIDDEN;
 
 constexpr uint64_t EP_NOT_ARRIVED = ~0ull;
 constexpr uint32_t EP_NO_EXPERT = 0xffff;
 
-/* Indices of words in EpArgs.counters. Each word is zero again when a call ends, except the words of EP_PAIR and
- * EP_PREFIX, which dispatch writes for combine. */
+/* Indices of words in EpArgs.counters. Each word is zero when a call ends, except EP_PAIR and EP_PREFIX, which
+ * dispatch writes for combine. */
 enum EpCounter {
   EP_READY = 1,        /* EP_READY_FLAG while the copying blocks may run */
-  EP_CLEANUP,          /* number of copying blocks that still run */
-  EP_SHARED_READY,     /* number of blocks that have written all their tokens to the send buffer */
-  EP_SHARED_STARTED,   /* number of blocks that have seen EP_SHARED_READY complete */
+  EP_CLEANUP,          /* copying blocks that still run */
+  EP_SHARED_READY,     /* blocks that have staged all their tokens */
+  EP_SHARED_STARTED,   /* blocks that have seen EP_SHARED_READY complete */
   EP_CLAIM,            /* dedup: next tile of messages */
-  EP_DONE,             /* combine: number of blocks that have sent everything */
-  EP_RANK_RESERVED = 8,  /* [8] dedup: slots assigned to messages for a rank */
-  EP_RANK_FINISHED = 16, /* [8] dedup: parts of messages written to a rank */
-  EP_MESSAGES = 24,      /* [8] dedup: number of messages from a source */
-  EP_RETURNED = 32,      /* [8] dedup: chunks of rows sent back to a rank */
+  EP_DONE,             /* combine: blocks that have sent everything */
+  EP_RANK_RESERVED = 8,  /* [8] dedup: slots assigned at a rank */
+  EP_RANK_FINISHED = 16, /* [8] dedup: parts written to a rank */
+  EP_MESSAGES = 24,      /* [8] dedup: messages from a source */
+  EP_RETURNED = 32,      /* [8] dedup: chunks sent back to a rank */
   EP_TABLES = 40,
-  EP_RESERVED = EP_TABLES,                  /* [E] slots assigned to messages for an expert */
-  EP_FINISHED = EP_RESERVED + EP_EXPERTS,   /* [E] parts of messages written to an expert */
+  EP_RESERVED = EP_TABLES,                  /* [E] slots assigned at an expert */
+  EP_FINISHED = EP_RESERVED + EP_EXPERTS,   /* [E] parts written to an expert */
   EP_PAIR = EP_FINISHED + EP_EXPERTS,       /* [E, 2] {1024 + end row, rows} of (local expert, source) */
-  EP_PREFIX = EP_PAIR + 2 * EP_EXPERTS,     /* [E] for each (local expert, source): rows of the expert from this source and those before it */
+  EP_PREFIX = EP_PAIR + 2 * EP_EXPERTS,     /* [E] rows of (local expert, sources up to this one) */
   EP_TILE = EP_PREFIX + EP_EXPERTS,         /* [E] next tile of a local expert */
   EP_CURSOR = EP_TILE + EP_EXPERTS,         /* [E] dedup: rows assigned in a pair */
-  EP_GO = EP_CURSOR + EP_EXPERTS,           /* [512] combine: EP_READY_FLAG for each waiting block that has seen all senders */
+  EP_GO = EP_CURSOR + EP_EXPERTS,           /* [512] combine: EP_READY_FLAG for each waiting block that has seen all
+                                               senders */
   EP_COUNTERS = EP_GO + 512,
 };
 
@@ -94,25 +92,22 @@ EP_DEVICE uint8_t *ep_region(const EpArgs &a, int rank, EpRegion region) { retur
 
 EP_DEVICE int32_t *ep_counter(const EpArgs &a, uint32_t word) { return a.counters + word; }
 
-/* Returns the offset of a token's message in the send buffer. */
 EP_DEVICE uint64_t send_buf_layout(uint64_t token) { return token * EP_MSG_BYTES; }
 
-/* Returns the offset of a receive slot of dispatch. Under dedup, local_expert is ignored, because a message is for
- * all experts of the rank. */
+/* Returns the offset of a receive slot of dispatch. Under dedup, local_expert is ignored. */
 EP_DEVICE uint64_t recv_buf_layout(uint32_t local_expert, uint32_t source, uint64_t slot, uint64_t max_tokens) {
   if (EP_SKIP_A2A) source = 0;
   if (EP_ALGO == EP_DEDUP) local_expert = 0;
   return ((static_cast<uint64_t>(local_expert) * EP_SOURCES + source) * max_tokens + slot) * EP_MSG_BYTES;
 }
 
-/* Returns the index of a pair's count word and of its counters. */
+/* Returns the index of a pair's count word and counters. */
 EP_DEVICE uint32_t recv_count_layout(uint32_t local_expert, uint32_t source) {
   if (EP_SKIP_A2A) source = 0;
   return local_expert * EP_SOURCES + source;
 }
 
-/* Returns the offset of a receive slot of combine. Every row has its own slot. `place` is the top-k position, or the
- * sending rank under dedup. */
+/* Returns the offset of a row's slot in combine. `place` is the top-k position, or the sending rank under dedup. */
 EP_DEVICE uint64_t combine_buf_layout(uint64_t token, uint32_t place) {
   return (token * (EP_ALGO == EP_DEDUP ? EP_RANKS : EP_TOPK) + place) * EP_ROW_BYTES;
 }
@@ -121,7 +116,7 @@ EP_DEVICE uint64_t *ep_word(const EpArgs &a, int rank, EpRegion region, uint32_t
   return reinterpret_cast<uint64_t *>(ep_region(a, rank, region)) + index;
 }
 
-/* The tokens for which this rank computes the shared expert: all its tokens, or its slice of a replicated batch. */
+/* The tokens for which this rank computes the shared expert: all, or its slice of a replicated batch. */
 struct EpSlice {
   int32_t start, count;
 };

@@ -1,17 +1,11 @@
-/* Small kernels that each check one primitive, on the emulator and on GPUs (litmus tests). They write their results
- * to the counters:
- *
- *   counters[1]  number of checks that failed
- *   counters[2]  number of checks, which shows that they were made
- *
- * EpArgs has separate names for their launch parameters. Region 0 is their work area, at the same offset on every
- * rank. */
+/* Small kernels that each check one primitive, on the emulator and on GPUs. counters[1] is the number of failed
+ * checks, counters[2] the number of all checks. Region 0 is the work area. */
 #include "ep/signal.cuh"
 
 #ifndef EP_THREADS
 #define EP_THREADS 1024
 #endif
-/* 0 leaves out the fence that a signal needs. A test checks that the race detector reports this. */
+/* 0 leaves out the fence that a signal needs, so that the race detector must report it. */
 #ifndef EP_LITMUS_FENCE
 #define EP_LITMUS_FENCE 1
 #endif
@@ -24,8 +18,8 @@ EP_DEVICE void litmus_report(const EpArgs &a, bool right) {
   if (!right) red_add_relaxed_gpu(ep_counter(a, EP_LITMUS_WRONG), 1);
 }
 
-/* Tests block_memcpy. Case n copies 16 + 16*n*step bytes, from the start of its source cell to 16*(n%8) bytes after
- * the start of its destination cell on the peer. The host checks these bytes and the bytes around them. */
+/* Tests block_memcpy. Case n copies 16 + 16*n*step bytes, from the start of its source cell to byte 16*(n%8) of
+ * its destination cell on the peer. The host checks the cell. */
 EP_ENTRY(EP_THREADS, 1) ep_litmus_memcpy(const __grid_constant__ EpArgs a) {
   const uint64_t cell = static_cast<uint64_t>(a.cell_bytes), cases = static_cast<uint64_t>(a.cases);
   for (uint64_t n = blockIdx.x; n < cases; n += gridDim.x) {
@@ -36,8 +30,7 @@ EP_ENTRY(EP_THREADS, 1) ep_litmus_memcpy(const __grid_constant__ EpArgs a) {
   }
 }
 
-/* Tests block_scan, which calls block_prefix_sum. It scans arrays of 1 to `sizes` values (at most 1024), and compares
- * the results with a running sum. */
+/* Tests block_scan with arrays of 1 to `sizes` values (at most 1024). */
 EP_ENTRY(EP_THREADS, 1) ep_litmus_scan(const __grid_constant__ EpArgs a) {
   __shared__ uint32_t counts[1024];
   for (uint32_t n = 1 + blockIdx.x; n <= static_cast<uint32_t>(a.sizes); n += gridDim.x) {
@@ -55,9 +48,8 @@ EP_ENTRY(EP_THREADS, 1) ep_litmus_scan(const __grid_constant__ EpArgs a) {
   }
 }
 
-/* Tests message passing. One thread writes eight words and then a flag with release order. Another thread waits for
- * the flag with acquire order, and must then see the words. It sends an answer in the same way, which ends the
- * round. */
+/* Tests message passing. One thread writes eight words and then a flag with release order. Another thread acquires
+ * the flag, must then see the words, and answers in the same way. */
 EP_ENTRY(EP_THREADS, 1) ep_litmus_pass(const __grid_constant__ EpArgs a) {
   const int32_t scope = a.scope;
   const uint32_t rounds = static_cast<uint32_t>(a.rounds);
@@ -90,9 +82,8 @@ EP_ENTRY(EP_THREADS, 1) ep_litmus_pass(const __grid_constant__ EpArgs a) {
   }
 }
 
-/* Tests ep_signal_completion. In each round, warp 0 of each block writes 32 words to the next rank, one in each lane,
- * and signals. Warp 1 waits for the previous rank's signal, checks the words, sets the signal's word back to "not
- * arrived", and answers. */
+/* Tests ep_signal_completion. Warp 0 of each block writes 32 words to the next rank and signals. Warp 1 waits for
+ * the previous rank's signal, checks the words, resets the signal's word, and answers. */
 EP_ENTRY(EP_THREADS, 1) ep_litmus_signal(const __grid_constant__ EpArgs a) {
   const uint64_t box = a.region[0] + blockIdx.x * 1024ull;
   const int32_t next = (a.rank + 1) % a.ranks, previous = (a.rank + a.ranks - 1) % a.ranks;
@@ -124,8 +115,8 @@ EP_ENTRY(EP_THREADS, 1) ep_litmus_signal(const __grid_constant__ EpArgs a) {
   }
 }
 
-/* Tests the conversions with every BF16 value. Word i of the region becomes four bytes of value i: its e4m3 code, its
- * e2m1 code, the even e8m0 scale of its magnitude, and the low byte of value * (1 + 2^-9) rounded to BF16. */
+/* Tests the conversions with every BF16 value. Word i of the region becomes four bytes of value i: its e4m3 code,
+ * its e2m1 code, the even e8m0 scale of its magnitude, and the low byte of value * (1 + 2^-9) in BF16. */
 EP_ENTRY(EP_THREADS, 1) ep_litmus_codec(const __grid_constant__ EpArgs a) {
   uint32_t *out = reinterpret_cast<uint32_t *>(a.heap[a.rank] + a.region[0]);
   for (uint32_t i = blockIdx.x * blockDim.x + threadIdx.x; i < 65536; i += gridDim.x * blockDim.x) {
@@ -135,7 +126,7 @@ EP_ENTRY(EP_THREADS, 1) ep_litmus_codec(const __grid_constant__ EpArgs a) {
   }
 }
 
-/* Writes sizes that the host also computes to the region, as 64-bit words. */
+/* Writes sizes that the host also computes. */
 EP_ENTRY(EP_THREADS, 1) ep_litmus_layout(const __grid_constant__ EpArgs a) {
   if (blockIdx.x != 0 || threadIdx.x != 0) return;
   uint64_t *out = reinterpret_cast<uint64_t *>(a.heap[a.rank] + a.region[0]);

@@ -1,18 +1,17 @@
-/* Signals and waits. A signal is a release fence of system scope and then a relaxed store. A wait polls with relaxed
- * loads and then makes one acquire fence. By the memory model a signal publishes only data that its thread has written
- * or acquired. So one thread cannot signal for others whose data it has not acquired. */
+/* Signals and waits. A signal is a release fence of system scope and then a relaxed store. A wait polls with
+ * relaxed loads and then makes an acquire fence. A signal publishes only data that its thread has written or
+ * acquired. */
 #pragma once
 
 #include "ep/layout.cuh"
 
-/* Writes value to another rank's word. All data that the calling thread has written, or acquired from other threads,
- * is visible before the word. */
+/* Writes value to another rank's word, after all data that the calling thread has written or acquired. */
 EP_DEVICE void ep_signal_completion(uint64_t *word, uint64_t value) {
   fence_acq_rel_sys();
   st_relaxed_sys(word, value);
 }
 
-/* Waits until a word is not all ones, and stores its value in *value. Returns false if it gave up. */
+/* Waits until a word is not all ones, and stores it in *value. Returns false if it gave up. */
 EP_DEVICE bool ep_await_count(const EpArgs &a, uint64_t *word, EpWait what, uint64_t *value) {
   EpSpin spin;
   for (;;) {
@@ -24,7 +23,7 @@ EP_DEVICE bool ep_await_count(const EpArgs &a, uint64_t *word, EpWait what, uint
   return true;
 }
 
-/* Waits until *word is `value`; another rank writes the word. Returns false if it gave up. */
+/* Waits until another rank has set *word to `value`. Returns false if it gave up. */
 EP_DEVICE bool ep_await_value(const EpArgs &a, const uint64_t *word, EpWait what, uint64_t value) {
   EpSpin spin;
   for (;;) {
@@ -36,7 +35,7 @@ EP_DEVICE bool ep_await_value(const EpArgs &a, const uint64_t *word, EpWait what
   return true;
 }
 
-/* Waits until *counter is `value`; blocks of this rank write the counter. Returns false if it gave up. */
+/* Waits until blocks of this rank have set *counter to `value`. Returns false if it gave up. */
 EP_DEVICE bool ep_await_counter(const EpArgs &a, const int32_t *counter, EpWait what, int32_t value) {
   EpSpin spin;
   for (;;) {
@@ -48,8 +47,7 @@ EP_DEVICE bool ep_await_counter(const EpArgs &a, const int32_t *counter, EpWait 
   return true;
 }
 
-/* Calls `wait` in thread 0 of the block. The other threads wait at a barrier until it returns. Returns the result in
- * all threads. */
+/* Calls `wait` in thread 0 of the block, and returns its result in all threads. */
 template <class Wait>
 EP_DEVICE bool ep_block_wait(Wait wait) {
   __shared__ int arrived;

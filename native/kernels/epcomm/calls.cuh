@@ -1,6 +1,6 @@
-/* Kernels that epcomm launches before calls. ep_narrow_ids narrows top-k ids to 32 bits. In debug mode, ep_agree
- * checks the ids and compares the calls that the ranks are about to make. ep_meet lets living ranks meet. */
-#ifndef EP_EPCOMM_CALLS_CUH /* a unit of its own too: gcc warns of #pragma once there */
+/* Kernels that epcomm launches before calls. In debug mode, ep_agree checks ids and compares the calls of the
+ * ranks. */
+#ifndef EP_EPCOMM_CALLS_CUH /* gcc warns of #pragma once in a main file */
 #define EP_EPCOMM_CALLS_CUH
 
 #include "common/check.cuh"
@@ -11,7 +11,7 @@
 #ifdef EP_SURVIVORS
 EP_DEVICE int64_t ep_wide_id(const EpIdsArgs &a, int64_t i) { return a.wide != nullptr ? a.wide[i] : a.ids[i]; }
 
-/* Returns the id, or -1 if its expert is on a lost rank. Such ids are counted, or refused with a fault. */
+/* Returns the id, or -1 if its expert is on a lost rank. Such an id is counted, or is a fault. */
 EP_DEVICE int32_t ep_living(const EpIdsArgs &a, int32_t id) {
   if (a.peers[id / a.local_experts] != nullptr) return id;
   if (a.lost != nullptr) atomicAdd(reinterpret_cast<unsigned long long *>(&a.lost->dropped), 1ull);
@@ -29,7 +29,7 @@ EP_DEVICE int64_t ep_wide_id(const EpIdsArgs &a, int64_t i) { return a.wide[i]; 
 EP_DEVICE int32_t ep_living(const EpIdsArgs &, int32_t id) { return id; }
 #endif
 
-/* Writes ids of 32 bits; see EpIdsArgs. It works with any grid and any block. */
+/* Writes ids of 32 bits, with any grid and any block. */
 EP_ENTRY(1024, 1) ep_narrow_ids(const __grid_constant__ EpIdsArgs a) {
   pdl_wait();
   const int64_t step = static_cast<int64_t>(gridDim.x) * blockDim.x;
@@ -41,10 +41,10 @@ EP_ENTRY(1024, 1) ep_narrow_ids(const __grid_constant__ EpIdsArgs a) {
 }
 
 #ifdef EP_SURVIVORS
-/* Lets the ranks of a set meet, although other ranks are gone. It is one block of 32 threads, one thread for each
- * rank. In stage 1 a rank writes its token to the others, and answers the tokens that they write. It has met another
- * rank once the other has answered its token. Answers of an earlier attempt have another token. In stage 2 a rank
- * writes its answers again, marked with stage 2, and waits for the stage-2 answers of the others. */
+/* Lets the ranks of a set meet, although other ranks are gone. It is one block with one thread for each rank. In
+ * stage 1 a rank writes its token to the others, and answers their tokens. It has met another rank once the other
+ * has answered its token; answers of earlier attempts have other tokens. In stage 2 a rank marks its answers with
+ * stage 2, and waits for such answers. */
 EP_ENTRY(32, 1) ep_meet(const __grid_constant__ EpMeetArgs a) {
   const int32_t peer = static_cast<int32_t>(threadIdx.x);
   if (peer >= EP_MAX_RANKS || peer == a.rank || !(a.set >> peer & 1u)) return;
@@ -57,7 +57,11 @@ EP_ENTRY(32, 1) ep_meet(const __grid_constant__ EpMeetArgs a) {
   bool met = false;
   while (!met && globaltimer() - start < a.deadline_ns) {
     const uint64_t answer = ld_acquire_sys(&mine->answer[peer]);
-    const bool there = answer >> 32 == a.token && static_cast<int32_t>(answer & 0xffffffffu) >= a.stage; /* the other rank may be in stage 2 already */
+    const bool there = answer >> 32 == a.token && static_cast<int32_t>(answer & 0xffffffffu) >= a.stage; /* the other
+                                                                                                            rank may
+                                                                                                            be in
+                                                                                                            stage 2
+                                                                                                            already */
     const uint64_t said = a.stage == 1 ? ld_acquire_sys(&mine->hello[peer]) : a.lost->met[peer];
     const bool same = static_cast<uint32_t>(said) == a.set;
     if (said != 0 && said != answered && same) {
@@ -74,25 +78,23 @@ EP_ENTRY(32, 1) ep_meet(const __grid_constant__ EpMeetArgs a) {
 }
 #endif
 
-/* Region 0 of ep_agree on each rank. Each slot has one, because ranks may make the calls of different slots in any
- * order, and at the same time on different streams. There are two sets of words, by call number. Two are enough: when
- * a rank writes the words of call n + 2, it has seen this rank's word of call n + 1, so this rank has read the words
- * of call n. */
+/* Region 0 of ep_agree, one for each slot. Two sets of words, by call number, are enough: a rank writes the words
+ * of call n + 2 after this rank's word of call n + 1, and so after this rank has read call n. */
 struct EpAgree {
-  uint64_t said[2][EP_MAX_RANKS]; /* written by each rank: number << 32 | description of the call that it is about to make */
-  uint32_t calls;                 /* number of the last comparison, 0 for none */
+  uint64_t said[2][EP_MAX_RANKS]; /* by rank: number << 32 | description of the call */
+  uint32_t calls;                 /* number of the last comparison, 0: none */
 };
 
-/* Returns id i of a call, or -2 if the id does not fit in a signed 32-bit number. */
+/* Returns id i of a call, or -2 if it needs more than 32 bits. */
 EP_DEVICE int32_t ep_checked_id(const EpArgs &a, int32_t i) {
   if (a.ids_wide == 0) return a.topk_ids[i];
   const int64_t id = reinterpret_cast<const int64_t *>(a.topk_ids)[i];
   return id == static_cast<int32_t>(id) ? static_cast<int32_t>(id) : -2;
 }
 
-/* Checks that every id of a call is -1 or an expert, because kernels compute addresses from ids. If an id is neither,
- * records a fault, so that the call's kernels do not use it. If a.distinct is not 0, a token has a.distinct ids,
- * which must differ: an expert that a token names twice would get two rows, for which its block may have no room. */
+/* Checks that every id of a call is -1 or an expert, because kernels compute addresses from ids. A fault keeps the
+ * kernels from using other ids. If a.distinct is not 0, a token has a.distinct ids, which must differ: an expert's
+ * block may have no room for a token twice. */
 EP_DEVICE bool ep_check_ids(const EpArgs &a) {
   uint32_t bad = 0;
   int32_t twice = -1;
@@ -113,9 +115,8 @@ EP_DEVICE bool ep_check_ids(const EpArgs &a) {
   return false;
 }
 
-/* Compares the calls of the ranks, with one block of 32 threads. a.about describes the call that this rank is about
- * to make. If another rank's description differs, the kernel records a fault that names the other rank. It also
- * checks the a.ids ids of topk_ids; see ep_check_ids. */
+/* Compares the calls of the ranks and checks the a.ids ids of topk_ids, with one block of 32 threads. a.about
+ * describes this rank's call. If another description differs, the fault names that rank. */
 EP_ENTRY(32, 1) ep_agree(const __grid_constant__ EpArgs a) {
   if (ep_gave_up(a)) return;
   EpAgree *mine = reinterpret_cast<EpAgree *>(ep_heap(a, a.rank) + a.region[0]);

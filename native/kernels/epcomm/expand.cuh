@@ -1,31 +1,28 @@
-/* Kernels for expanded rows of DeepEP V2: each received row is copied once for each of its experts on this rank. The
- * expanded rows of an expert are neighbours, in the order of received rows, and begin at a multiple of `align`.
- * ep_places assigns the expanded rows, ep_expand copies rows to them, and ep_fold adds them up again before combine.
- * These kernels use no memory of other ranks and wait for no block, so any grid is correct. */
+/* Kernels for expanded rows of DeepEP V2: each received row is copied once for each of its experts on this rank.
+ * The expanded rows of an expert begin at a multiple of `align`, in the order of received rows. These kernels use
+ * no memory of other ranks and wait for no block, so any grid is correct. */
 #pragma once
 
 #include "common/block.cuh"
 #include "common/dtypes.cuh"
 #include "epcomm/normal.cuh"
 
-static const uint32_t EXPAND_THREADS = 512; /* threads of a block; THREADS in native/epcomm/src/expand.c */
-static const uint32_t EXPAND_LOADS = 4;     /* vectors that a lane loads before it stores any */
+static const uint32_t EXPAND_THREADS = 512; /* THREADS in native/epcomm/src/expand.c */
+static const uint32_t EXPAND_LOADS = 4;     /* vectors that a lane loads before it stores */
 
-/* The least number of blocks on an SM. It bounds the registers of a thread: with 2 blocks a thread has 64, and the
- * code for sm_80 spills. */
+/* The least number of blocks on an SM. With 2 blocks a thread has 64 registers, too few for sm_80. */
 #if EP_ARCH && EP_ARCH < 900
 #define EXPAND_BLOCKS 1
 #else
 #define EXPAND_BLOCKS 2
 #endif
 
-/* Returns the number of received rows. If a dispatch with an error wrote a wrong number, the kernels do nothing. */
+/* Returns the number of received rows, or 0 for a wrong number from a faulty dispatch. */
 EP_DEVICE int64_t expand_rows(const uint32_t *received, int32_t most) {
   const uint32_t rows = *received;
   return rows <= static_cast<uint32_t>(most) ? rows : 0;
 }
 
-/* ---- the assignment of expanded rows ---- */
 
 struct ExpandCounts {
   uint32_t all[NORMAL_MOST];  /* rows of each expert */
@@ -34,14 +31,12 @@ struct ExpandCounts {
   int32_t ids[EXPAND_THREADS];
 };
 
-/* Returns the local expert of selection i, or -1. */
 EP_DEVICE int32_t expand_id(const EpPlacesArgs &a, int64_t i) {
   const int64_t id = a.ids[i];
   return id >= 0 && id < a.experts ? static_cast<int32_t>(id) : -1;
 }
 
-/* Counts the rows of each expert: all of them, and in `next` the rows of selections before `first`. Then turns `next`
- * into the row that the expert's next selection gets. */
+/* Counts the rows of each expert, and sets `next` to the row that its selection after `first` gets. */
 EP_DEVICE void expand_count(const EpPlacesArgs &a, int64_t all, int64_t first, ExpandCounts &s) {
   const uint32_t experts = static_cast<uint32_t>(a.experts), align = static_cast<uint32_t>(a.align);
   for (uint32_t e = threadIdx.x; e < experts; e += blockDim.x) s.all[e] = s.next[e] = 0;
@@ -76,8 +71,8 @@ EP_DEVICE void expand_assign(const EpPlacesArgs &a, int64_t first, int64_t end, 
   if (place >= 0) a.choices[place] = static_cast<int32_t>(i);
 }
 
-/* Assigns rows to the selections of this block's run. All threads read ids, and the first warp assigns rows in the
- * order of selections, so that the result is the same in every run. */
+/* Assigns rows to the selections of this block's run. Only the first warp assigns, in the order of selections, so
+ * that every run gives the same rows. */
 EP_DEVICE void expand_assign_run(const EpPlacesArgs &a, int64_t first, int64_t end, ExpandCounts &s) {
   for (int64_t base = first; base < end; base += blockDim.x) {
     __syncthreads();
@@ -100,8 +95,8 @@ EP_DEVICE void expand_mark_padding(const EpPlacesArgs &a, int64_t all, const Exp
   for (int64_t i = all + thread; i < static_cast<int64_t>(a.rows) * a.topk; i += step) a.slots[i] = -1;
 }
 
-/* Computes EpPlacesArgs' outputs. Each block assigns the selections of a run of neighbouring rows, and counts all
- * selections before the run itself: the ids are few and lie in L2. */
+/* Computes EpPlacesArgs' outputs. Each block assigns the selections of a run of rows, and itself counts all
+ * selections before the run. */
 EP_ENTRY(512, 1) ep_places(const __grid_constant__ EpPlacesArgs a) {
   normal_begin();
   __shared__ ExpandCounts s;
@@ -112,9 +107,7 @@ EP_ENTRY(512, 1) ep_places(const __grid_constant__ EpPlacesArgs a) {
   expand_mark_padding(a, rows * a.topk, s);
 }
 
-/* ---- copies ---- */
 
-/* Copies one received row, its scales and weights to its expanded rows, with one warp. */
 EP_DEVICE void expand_row(const EpExpandArgs &a, int64_t row) {
   const int32_t slot = lane_id() < static_cast<uint32_t>(a.topk) ? a.slots[row * a.topk + lane_id()] : -1;
   const uint32_t owners = __ballot_sync(EP_FULL_WARP, slot >= 0), vectors = static_cast<uint32_t>(a.row_bytes) / 16;
@@ -160,9 +153,7 @@ EP_ENTRY(512, EXPAND_BLOCKS) ep_expand(const __grid_constant__ EpExpandArgs a) {
   }
 }
 
-/* ---- sums ---- */
 
-/* Adds the expanded rows of one received row, with one warp. */
 EP_DEVICE void expand_fold_row(const EpFoldArgs &a, int64_t row) {
   const bool has = lane_id() < static_cast<uint32_t>(a.topk);
   const int32_t slot = has ? a.slots[row * a.topk + lane_id()] : -1;

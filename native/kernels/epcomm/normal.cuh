@@ -30,14 +30,12 @@ EP_DEVICE int32_t normal_id(const void *ids, int32_t bits, int64_t i) {
   return id >= 0 && id < (1 << 30) ? static_cast<int32_t>(id) : -1;
 }
 
-/* Begins a kernel of this file. The kernel may start while the last blocks of the kernel before it still run, and it
- * lets the next kernel start early too. */
+/* Begins a kernel that may start while the preceding kernel runs, and lets the next kernel start early too. */
 EP_DEVICE void normal_begin() {
   pdl_wait();
   pdl_launch();
 }
 
-/* ---- the ranks and experts to which tokens go ---- */
 
 /* Counts the tokens of NORMAL_EXPERTS experts, from expert `first` on. */
 EP_DEVICE void normal_count_experts(const EpLayoutArgs &a, int32_t first, int32_t (&counts)[NORMAL_EXPERTS]) {
@@ -53,7 +51,7 @@ EP_DEVICE void normal_count_experts(const EpLayoutArgs &a, int32_t first, int32_
   if (threadIdx.x < NORMAL_EXPERTS && e < a.experts) a.per_expert[e] = counts[threadIdx.x];
 }
 
-/* Writes for each token whether it goes to a rank, and counts the tokens that go to the rank. */
+/* Writes whether each token goes to a rank, and counts these tokens. */
 EP_DEVICE void normal_count_rank(const EpLayoutArgs &a, int32_t rank, int32_t (&counts)[NORMAL_EXPERTS]) {
   const int32_t local = a.experts / a.ranks, first = rank * local;
   int32_t mine = 0;
@@ -73,7 +71,7 @@ EP_DEVICE void normal_count_rank(const EpLayoutArgs &a, int32_t rank, int32_t (&
   if (threadIdx.x == 0) a.per_rank[rank] = counts[0];
 }
 
-/* Computes EpLayoutArgs' outputs. There is one block for each rank, and then one for every NORMAL_EXPERTS experts. */
+/* Computes EpLayoutArgs' outputs, with one block for each rank, then one for every NORMAL_EXPERTS experts. */
 EP_ENTRY(1024, 1) ep_layout(const __grid_constant__ EpLayoutArgs a) {
   normal_begin();
   __shared__ int32_t counts[NORMAL_EXPERTS];
@@ -85,7 +83,6 @@ EP_ENTRY(1024, 1) ep_layout(const __grid_constant__ EpLayoutArgs a) {
   }
 }
 
-/* ---- words that ranks exchange ---- */
 
 /* Returns the arguments that EpSpin needs. */
 EP_DEVICE EpArgs normal_args(const EpMeeting &m) {
@@ -97,7 +94,7 @@ EP_DEVICE EpArgs normal_args(const EpMeeting &m) {
   a.given_up = m.given_up;
   return a;
 }
-/* Returns true if this rank has given up a wait in an earlier launch. The block must then leave. All threads call it. */
+/* Returns true if this rank has given up a wait earlier; the block must then leave. All threads call it. */
 EP_DEVICE bool normal_leaves(const EpMeeting &m) { return __syncthreads_or(*m.given_up != 0); }
 EP_DEVICE uint32_t *normal_calls(const EpMeeting &m) { return reinterpret_cast<uint32_t *>(m.heap[m.rank] + m.at); }
 EP_DEVICE uint32_t normal_words(const EpMeeting &m) { return static_cast<uint32_t>(m.ranks + m.local_experts + 1); }
@@ -122,11 +119,10 @@ EP_DEVICE bool normal_wait(const EpMeeting &m, const uint64_t *p, uint32_t call,
   return true;
 }
 
-/* ---- counts ---- */
 
 struct NormalCounts {
-  uint32_t rows[EP_MAX_RANKS][EP_MAX_RANKS]; /* [source][rank]: number of rows that the source sends to the rank */
-  uint32_t experts[NORMAL_MOST];             /* number of rows of each expert of this rank */
+  uint32_t rows[EP_MAX_RANKS][EP_MAX_RANKS]; /* [source][rank]: rows that the source sends to the rank */
+  uint32_t experts[NORMAL_MOST];             /* rows of each expert of this rank */
   uint32_t fullest, failed;
 };
 
@@ -166,7 +162,7 @@ EP_DEVICE void normal_take_counts(const EpAnnounceArgs &a, uint32_t call, Normal
   }
 }
 
-/* Returns the number of rows that the sources 0 to `last` send to a rank. */
+/* Returns the number of rows from sources 0 to `last` to a rank. */
 EP_DEVICE uint32_t normal_before(const NormalCounts &s, uint32_t last, uint32_t rank) {
   uint32_t rows = 0;
   for (uint32_t q = 0; q <= last; q++) rows += s.rows[q][rank];
@@ -177,7 +173,8 @@ EP_DEVICE void normal_tell(const EpAnnounceArgs &a, const NormalCounts &s) {
   const uint32_t ranks = static_cast<uint32_t>(a.meeting.ranks), rank = static_cast<uint32_t>(a.meeting.rank);
   for (uint32_t i = threadIdx.x; i < ranks * ranks; i += blockDim.x) a.before[i] = static_cast<int32_t>(normal_before(s, i / ranks, i % ranks));
   const uint32_t rows = normal_before(s, ranks - 1, rank);
-  if (threadIdx.x == 0 && a.worst > 0 && rows > static_cast<uint32_t>(a.worst)) /* after this fault, dispatch writes no rows */
+  if (threadIdx.x == 0 && a.worst > 0 && rows > static_cast<uint32_t>(a.worst)) /* after this fault, dispatch writes
+                                                                                   no rows */
     ep_fault(normal_args(a.meeting), {EP_PHASE_ROOM, -1, -1}, static_cast<uint64_t>(a.worst), rows);
   if (a.ticket == 0) return;
   const uint32_t align = static_cast<uint32_t>(a.align);
@@ -187,11 +184,11 @@ EP_DEVICE void normal_tell(const EpAnnounceArgs &a, const NormalCounts &s) {
     a.told[1] = normal_before(s, ranks - 1, rank);
     a.told[2] = s.fullest;
   }
-  __syncthreads(); /* so that the release below also publishes what other threads have written */
+  __syncthreads(); /* the release below publishes all threads' writes */
   if (threadIdx.x == 0) st_release_sys(a.told, a.ticket);
 }
 
-/* Writes zero counts for a call that gave up, so that no rows are expected. It writes nothing for the host. */
+/* Writes zero counts for a call that gave up, so that no rows are expected. */
 EP_DEVICE void normal_tell_none(const EpAnnounceArgs &a) {
   for (int32_t i = static_cast<int32_t>(threadIdx.x); i < a.meeting.ranks * a.meeting.ranks; i += static_cast<int32_t>(blockDim.x)) a.before[i] = 0;
 }
@@ -217,7 +214,6 @@ EP_DEVICE void normal_exchange(const EpAnnounceArgs &a, NormalCounts &s) {
   }
 }
 
-/* ---- ids and weights as the dispatch kernels read them ---- */
 
 EP_DEVICE int32_t normal_narrow(const EpAnnounceArgs &a, int32_t token, int32_t k) {
   if (a.ids == nullptr)
@@ -236,8 +232,8 @@ EP_DEVICE void normal_ready(const EpAnnounceArgs &a, uint32_t block, uint32_t bl
   }
 }
 
-/* Announces a dispatch; see EpAnnounceArgs. Block 0 exchanges counts with the other ranks. The other blocks convert
- * the ids and weights that this rank will send. */
+/* Announces a dispatch. Block 0 exchanges counts with the other ranks. The other blocks convert this rank's ids
+ * and weights. */
 EP_ENTRY(1024, 1) ep_announce(const __grid_constant__ EpAnnounceArgs a) {
   normal_begin();
   __shared__ NormalCounts s;
@@ -253,7 +249,6 @@ EP_ENTRY(1024, 1) ep_add_counts(const __grid_constant__ EpAddArgs a) {
   for (int32_t i = static_cast<int32_t>(threadIdx.x); i < a.n; i += static_cast<int32_t>(blockDim.x)) a.to[i] += static_cast<int32_t>(a.counts[i]);
 }
 
-/* ---- rows as DeepEP returns them ---- */
 
 EP_ENTRY(1024, 1) ep_received(const __grid_constant__ EpReceivedArgs a) {
   normal_begin();
@@ -268,7 +263,6 @@ EP_ENTRY(1024, 1) ep_received(const __grid_constant__ EpReceivedArgs a) {
   }
 }
 
-/* ---- weights on their way back ---- */
 
 EP_DEVICE void normal_send_weights(const EpReturnArgs &a, uint32_t call, int64_t first, int64_t step) {
   const EpMeeting &m = a.meeting;
@@ -277,13 +271,13 @@ EP_DEVICE void normal_send_weights(const EpReturnArgs &a, uint32_t call, int64_t
   for (int64_t i = first; i < all; i += step) {
     const int64_t row = i / a.given, k = i % a.given;
     const int32_t token = a.src_info[2 * row], source = a.src_info[2 * row + 1];
-    /* If a dispatch with an error wrote wrong values, this kernel must not write outside the heap. */
+    /* A faulty dispatch may write wrong values, which must not lead outside the heap. */
     if (token < 0 || token >= m.max_tokens || source < 0 || source >= m.ranks) continue;
     st_relaxed_sys(normal_weights(m, source, call, token, m.rank) + k, static_cast<uint64_t>(call) << 32 | __float_as_uint(a.weights[i]));
   }
 }
 
-/* Returns the ranks of a token's experts, one bit for each rank. */
+/* Returns the ranks of a token's experts, a bit for each rank. */
 EP_DEVICE uint32_t normal_mask(const EpReturnArgs &a, int64_t token) {
   uint32_t mask = 0;
   for (int32_t k = 0; k < a.meeting.topk; k++) {
@@ -316,8 +310,8 @@ EP_DEVICE void normal_spoil_weights(const EpReturnArgs &a) {
   for (int64_t i = threadIdx.x; i < static_cast<int64_t>(a.tokens) * a.given; i += blockDim.x) a.out[i] = __uint_as_float(0xffffffffu);
 }
 
-/* Sends weights back and sums them; see EpReturnArgs. It is launched with EP_NORMAL_BLOCKS blocks, after the combine
- * of the same call on the same stream. */
+/* Sends weights back and sums them. It has EP_NORMAL_BLOCKS blocks, and follows the combine of the same call on
+ * the same stream. */
 EP_ENTRY(1024, 1) ep_return_weights(const __grid_constant__ EpReturnArgs a) {
   normal_begin();
   if (normal_leaves(a.meeting)) {

@@ -1,10 +1,9 @@
-/* combine_final sends the experts' rows back to their tokens' ranks and sums them, for large batches. Blocks with a
- * number below `senders` draw tickets (numbers of messages) and send these messages; the other blocks sum the rows
- * that arrived. Rows of a rank's own tokens are written to slots, like rows of other ranks (final/combine_slots.cuh),
- * or with EP_PARTIAL they are summed in registers (final/combine_partial.cuh).
+/* combine_final sends the experts' rows back to their tokens' ranks and sums them, for large batches. The first
+ * `senders` blocks draw tickets (numbers of messages) and send these messages; the other blocks sum the rows that
+ * arrived. A rank's own rows go to slots too (final/combine_slots.cuh), or with EP_PARTIAL are summed in registers
+ * (final/combine_partial.cuh).
  *
- * Compile-time: EP_IN_FLIGHT, number of vectors that a sending lane has in flight to shared memory; 0: it loads
- * vectors to registers. */
+ * EP_IN_FLIGHT: vectors that a sending lane has in flight to shared memory; 0: it loads vectors to registers. */
 #ifdef EP_PARTIAL
 #define EP_DIRECT 0
 #include "common/partial.cuh"
@@ -18,8 +17,7 @@
 static const uint32_t FIN_UNIT = 2048; /* bytes of a token that a reducing warp sums */
 static const uint32_t FIN_UNITS = (FIN_ROW_BYTES + FIN_UNIT - 1) / FIN_UNIT;
 
-/* Returns the slots of a token that will be filled, bit i for slot i. A slot belongs to a rank, or with EP_DIRECT to
- * a top-k position. */
+/* Returns the slots of a token that will be filled, bit i for slot i: a rank, or with EP_DIRECT a top-k position. */
 EP_DEVICE uint32_t fin_slots_used(uint32_t lane, int32_t id) {
   if (EP_DIRECT) return __ballot_sync(EP_FULL_WARP, id >= 0);
   return __reduce_or_sync(EP_FULL_WARP, id < 0 ? 0u : 1u << (id / EP_LOCAL_EXPERTS));
@@ -48,10 +46,9 @@ EP_DEVICE bool fin_wait_slots(const EpArgs &a, const EpCall &c, uint32_t token, 
 #include "final/combine_slots.cuh"
 #endif
 
-/* ---- sending ---- */
 
-/* Waits until all ranks have begun this call. Every call uses the same return slots, and a rank that has begun this
- * call has read its slots of the previous call. Every sending warp calls the function itself. */
+/* Waits until all ranks have begun this call, and so have read the previous call's slots, which this call fills.
+ * Every sending warp calls it. */
 EP_DEVICE bool fin_wait_started(const EpArgs &a, const EpCall &c) {
   const uint32_t *p = ep_started(a, a.rank) + (c.lane < EP_RANKS ? c.lane : 0);
   EpSpin spin;
@@ -64,17 +61,16 @@ EP_DEVICE bool fin_wait_started(const EpArgs &a, const EpCall &c) {
   }
 }
 
-/* Draws tickets and sends their messages. If messages were assigned to warps in advance, only some warps would have
- * work in the last round. While a warp sends one message, L2 loads the rows of the warp's next message, and the warp
- * draws the ticket of the message after it. */
+/* Draws tickets and sends their messages. With fixed messages, only some warps would have work in the last round.
+ * While a warp sends, L2 loads the rows of its next message, and the warp draws another ticket. */
 EP_DEVICE void fin_combine_async(const EpArgs &a, const EpCall &c) {
   uint32_t *tickets = reinterpret_cast<uint32_t *>(a.counters) + FIN_TICKETS + (c.number & 1);
   bool sends = c.lane < EP_RANKS && !(FIN_PEERS && c.lane == static_cast<uint32_t>(a.rank));
   uint32_t all = __reduce_max_sync(EP_FULL_WARP, sends ? fin_tokens(a)[c.lane] : 0) * FIN_SOURCES;
   if (!fin_wait_started(a, c)) return;
   ep_span_stage(a, EP_STAGE_READY);
-  /* Two tickets are drawn at once. If they were drawn one after the other, the second could be the smaller one, and
-   * its message would be lost if the first ticket is past the end. */
+  /* Two tickets are drawn at once, in rising order. A smaller second ticket would be lost if the first is past the
+   * end. */
   uint32_t drawn = c.lane == 0 ? add_relaxed_gpu(tickets, 2u) : 0;
   uint32_t i = __shfl_sync(EP_FULL_WARP, drawn, 0), after = i + 1;
   FinReturn r = fin_load_return(a, c, i, all);
@@ -91,7 +87,7 @@ EP_DEVICE void fin_combine_async(const EpArgs &a, const EpCall &c) {
   ep_span_stage(a, EP_STAGE_SENT);
 }
 
-/* Tells every rank that this rank began the call, and resets the other set of tickets for the next call. */
+/* Tells every rank that this rank began the call, and resets the next call's tickets. */
 EP_DEVICE void fin_announce(const EpArgs &a, const EpCall &c) {
   if (c.block != 0 || c.warp != 0) return;
   if (c.lane < EP_RANKS) st_release_sys(ep_started(a, c.lane) + a.rank, c.number);

@@ -1,5 +1,4 @@
-/* A message of combine_final: the row or rows that are sent back to one token from one rank. Two files have code that
- * sends a message: combine_registers.cuh and combine_ring.cuh. */
+/* A message of combine_final: the row or rows that are sent back to one token from one rank. */
 #pragma once
 
 #include "final/layout.cuh"
@@ -7,10 +6,10 @@
 static const uint32_t FIN_ROW_BYTES = 2 * EP_HIDDEN;
 static const uint32_t FIN_WIDTH = EP_THREADS > 768 ? 2 : 4; /* vectors of a lane in one step */
 static const uint32_t FIN_STRIDE = 32 * 16 * FIN_WIDTH;     /* bytes of a row that a warp handles in one step */
-static const uint32_t FIN_STEPS = (FIN_ROW_BYTES + FIN_STRIDE - 1) / FIN_STRIDE; /* number of steps for a row */
+static const uint32_t FIN_STEPS = (FIN_ROW_BYTES + FIN_STRIDE - 1) / FIN_STRIDE; /* steps for a row */
 
 #ifdef EP_PARTIAL
-static const bool FIN_PEERS = true; /* whether messages are sent only for tokens of other ranks */
+static const bool FIN_PEERS = true; /* messages only for tokens of other ranks */
 #else
 static const bool FIN_PEERS = false;
 #endif
@@ -18,8 +17,8 @@ static const uint32_t FIN_SOURCES = EP_RANKS - FIN_PEERS; /* ranks to which a ra
 
 EP_DEVICE bool fin_in_row(uint32_t column) { return FIN_ROW_BYTES % FIN_STRIDE == 0 || column < FIN_ROW_BYTES; }
 
-/* One message: the rows that this rank sends back to one token of rank `source`. Messages with consecutive numbers go
- * to different ranks, and each rank begins with the rank after itself. */
+/* The rows that this rank sends back to one token of rank `source`. Messages with consecutive numbers go to
+ * different ranks, from the next rank on. */
 struct FinReturn {
   uint32_t source, token;
   uint64_t route; /* lane k: route word of top-k position k */
@@ -46,9 +45,8 @@ EP_DEVICE void fin_prefetch(const EpArgs &a, const FinReturn &r) {
   if (static_cast<uint32_t>(r.route) != FIN_NOWHERE) prefetch_l2(fin_row(a, r.route), FIN_ROW_BYTES);
 }
 
-/* A position in a message. `left` has a bit for this row and for each row after it; `column` is the byte column. For
- * a sum all rows are visited at one column, then all rows at the next column. Without a sum, rows are sent one after
- * the other. */
+/* A position in a message: a bit for each row still to visit, and the byte column. For a sum, all rows are visited
+ * at one column, then at the next. Without a sum, rows are sent one after the other. */
 struct FinWalk {
   uint32_t left, column;
 };

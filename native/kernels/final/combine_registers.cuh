@@ -1,4 +1,5 @@
-/* Sends a message of combine_final with loads to registers. While a warp uses one step, it loads the next. */
+/* Sends a message of combine_final: a warp loads rows to registers. While it stores or adds one step, the loads of
+ * the next step are in flight. */
 #pragma once
 
 #include "final/combine_message.cuh"
@@ -28,7 +29,6 @@ EP_DEVICE FinPiece fin_load_at(const EpArgs &a, const FinReturn &r, FinWalk w, u
   return fin_load_piece(fin_row(a, *route), w.column);
 }
 
-/* Sends the sum of the message's rows. While one piece is added, the next piece is already being loaded. */
 EP_DEVICE void fin_send_sum(const EpArgs &a, const EpCall &c, const FinReturn &r, uint32_t here) {
   uint8_t *slot = fin_return(a, r.source, r.token, a.rank);
   float acc[FIN_WIDTH][8] = {};

@@ -1,6 +1,5 @@
-/* Sends a message of combine_final with loads to shared memory, where each warp has a ring of steps. With loads to
- * registers one SM moved only 25 GB/s: a lane holds four vectors, and the compiled code uses them before it loads the
- * next vectors. */
+/* Sends a message of combine_final through shared memory, where each warp has a ring of steps. Through registers
+ * one SM moved only 25 GB/s, because the compiler uses the four vectors of a lane before it loads the next. */
 #pragma once
 
 #include "final/combine_message.cuh"
@@ -25,8 +24,7 @@ EP_DEVICE void fin_store(uint8_t *slot, uint32_t column, uint4 data) {
   if (fin_in_row(column)) st_relaxed_sys(reinterpret_cast<uint4 *>(slot + column), data);
 }
 
-/* Handles one step that has arrived. For a sum the step is added, and the sum is sent after the last row. Without a
- * sum the step is sent as it is. */
+/* Handles one step that has arrived: sends it, or adds it and sends the sum after the last row. */
 EP_DEVICE void fin_send_step(const EpArgs &a, const EpCall &c, const FinReturn &r, FinWalk w, const uint4 (&data)[FIN_WIDTH],
                              float (&acc)[FIN_WIDTH][8]) {
   int k = __ffs(w.left) - 1;

@@ -1,13 +1,11 @@
-/* The parts of combine_final (final/combine.cuh) for own=slot. EP_DIRECT 0: a message is the weighted sum, in f32, of
- * a token's rows on this rank, rounded to BF16. 1: each row is sent by itself and rows are summed in top-k order, so
- * that the result has the same bits as a combine that sums nothing before it sends. */
+/* The parts of combine_final for own=slot. With EP_DIRECT 0 a message is the weighted f32 sum of a token's rows on
+ * this rank, rounded to BF16. With 1 each row is a message, and rows are summed in top-k order. */
 #pragma once
 
 static const uint32_t FIN_TERMS = EP_DIRECT ? EP_TOPK : EP_RANKS;
-static const uint32_t FIN_BATCH = FIN_TERMS < 8 ? FIN_TERMS : 8; /* number of slots that a summing warp reads together */
+static const uint32_t FIN_BATCH = FIN_TERMS < 8 ? FIN_TERMS : 8; /* slots that a summing warp reads together */
 
-/* Sends a message and then releases it. If several messages were released together, the summing blocks would have
- * nothing to do until then. */
+/* Sends a message and releases it at once, so that the summing blocks always have work. */
 EP_DEVICE void fin_send_message(const EpArgs &a, const EpCall &c, const FinReturn &r, uint32_t here) {
   fin_send_terms(a, c, r, here);
   __syncwarp();

@@ -1,23 +1,22 @@
-/* First half of dispatch_final: finds the output row of each token from the routing of all ranks. The rows are the
- * same in every run, because no atomics on global memory are used. Each sending block has a run of consecutive
- * tokens. */
+/* First half of dispatch_final: finds the output row of each token from the routing of all ranks. Without atomics
+ * on global memory, rows are the same in every run. Each sending block has a run of consecutive tokens. */
 #pragma once
 
 #include "common/message.cuh"
 #include "final/layout.cuh"
 
-/* The number of warps that count at the same time; fewer if their counters would not fit. */
+/* Warps that count at the same time; fewer if their counters would not fit. */
 static const uint32_t FIN_COUNT_WARPS = EP_EXPERTS > 512 ? 4 : 8;
 static const bool FIN_TILES = EP_TOKEN_SCALES > 0 && EP_SCALES == 1;
-/* Messages of one token: one for each rank, or one for each expert. */
+/* Messages of one token: for each rank, or for each expert. */
 static const uint32_t FIN_COPIES = EP_DIRECT ? EP_TOPK : (EP_RANKS < EP_TOPK ? EP_RANKS : EP_TOPK);
 
 struct FinShared {
-  uint32_t running[FIN_COUNT_WARPS][EP_EXPERTS]; /* number of this block's rows for each expert before each warp's share */
+  uint32_t running[FIN_COUNT_WARPS][EP_EXPERTS]; /* rows of this block for each expert before each warp's share */
   uint32_t base[EP_EXPERTS];  /* output row of this block's first token for each expert */
-  uint32_t start[EP_EXPERTS]; /* first row of each expert's group on its rank; until it is known, the number of this block's rows */
-  uint32_t tokens[EP_RANKS];  /* number of tokens of each rank */
-  uint32_t rows; /* number of rows of this rank's output, with padding */
+  uint32_t start[EP_EXPERTS]; /* first row of each expert's group; at first, this block's rows */
+  uint32_t tokens[EP_RANKS];  /* tokens of each rank */
+  uint32_t rows; /* rows of this rank's output, with padding */
   uint32_t failed;
   uint8_t *to[EP_THREADS / 32][FIN_COPIES]; /* addresses to which a warp stores its token */
 };
@@ -39,7 +38,6 @@ EP_DEVICE FinRun fin_warp_ids(const EpArgs &a, const EpCall &c) {
   return fin_share(t.begin * EP_TOPK, t.end * EP_TOPK, c.warp, fin_count_warps(c));
 }
 
-/* Counts the block's rows by expert. */
 EP_DEVICE void fin_count(const EpArgs &a, const EpCall &c, FinShared &s) {
   uint32_t counters = fin_count_warps(c);
   for (uint32_t i = threadIdx.x; i < FIN_COUNT_WARPS * EP_EXPERTS; i += blockDim.x) s.running[0][i] = 0;
@@ -61,17 +59,16 @@ EP_DEVICE void fin_count(const EpArgs &a, const EpCall &c, FinShared &s) {
   }
 }
 
-/* Sets base to the number of rows of the blocks before this one. Each block counts the ids of the earlier blocks
- * again, so the last block reads all ids. Code that passed counts from block to block took 2 to 4 us longer up to
- * 1,024 tokens, and no less time at 4,096. */
+/* Sets base to the rows of the blocks before this one. Each block counts the ids of earlier blocks again. Passing
+ * counts from block to block took 2 to 4 us longer up to 1,024 tokens, and no less time at 4,096. */
 EP_DEVICE void fin_count_before(const EpArgs &a, const EpCall &c, FinShared &s) {
   ep_tally_ids(a, threadIdx.x, blockDim.x, fin_block_tokens(a, c).begin * EP_TOPK, s.base);
   __syncthreads();
 }
 
-/* Sends every rank the number of this rank's tokens. After a rank has received this word, it may write this rank's
- * output and scales: the word is stored with a release, after the reads of earlier calls. It is sent at the start of
- * the call, so that its fence has ended before the counts arrive. The last sending block calls it. */
+/* Sends every rank the number of this rank's tokens. The word also permits the receiver to write this rank's
+ * output: its release comes after the reads of earlier calls. It is sent early, so that its fence has ended before
+ * the counts arrive. The last sending block calls it. */
 EP_DEVICE void fin_signal_tokens(const EpArgs &a, const EpCall &c) {
   if (threadIdx.x >= EP_RANKS) return;
   uint64_t *word = fin_counts(a, static_cast<int>(threadIdx.x), c.number, a.rank) + EP_EXPERTS;
@@ -89,8 +86,7 @@ EP_DEVICE void fin_signal(const EpArgs &a, const EpCall &c, const FinShared &s) 
   }
 }
 
-/* Numbers the rows of the block for each expert, in the order of tokens, while the counts of other ranks are being
- * sent. */
+/* Numbers the block's rows for each expert, in the order of tokens, while counts are under way. */
 EP_DEVICE void fin_place(const EpArgs &a, const EpCall &c, FinShared &s) {
   if (c.warp >= fin_count_warps(c)) return;
   FinRun run = fin_warp_ids(a, c);
@@ -109,9 +105,8 @@ EP_DEVICE void fin_place(const EpArgs &a, const EpCall &c, FinShared &s) {
   }
 }
 
-/* Polls the counts that all ranks sent for one expert, or their numbers of tokens. After the numbers of tokens a
- * fence acquires the writes that fin_signal_tokens released; counts of experts need no fence. Loads with acquire
- * order instead of a fence would be executed one after the other. */
+/* Polls the counts from all ranks for one expert, or their numbers of tokens. After the latter a fence acquires
+ * the writes that fin_signal_tokens released. Loads with acquire order would run one after the other. */
 EP_DEVICE bool fin_wait_count(const EpArgs &a, const EpCall &c, uint32_t word, uint32_t (&count)[EP_RANKS]) {
   EpSpin spin;
   for (;;) {
@@ -133,8 +128,7 @@ EP_DEVICE bool fin_wait_count(const EpArgs &a, const EpCall &c, uint32_t word, u
   }
 }
 
-/* Replaces start[e], the number of rows of expert e, by the first row of expert e on its rank. One warp handles the
- * experts of one rank. */
+/* Replaces start[e], the rows of expert e, by its first row. One warp handles the experts of one rank. */
 EP_DEVICE void fin_scan_groups(const EpArgs &a, const EpCall &c, FinShared &s) {
   for (uint32_t r = c.warp; r < EP_RANKS; r += c.warps) {
     uint32_t carry = 0;
@@ -178,9 +172,8 @@ EP_DEVICE void fin_wait_counts(const EpArgs &a, const EpCall &c, FinShared &s) {
   __syncthreads();
 }
 
-/* Finds the numbers of tokens and of rows, for a block that only receives. It also waits for the counts of experts on
- * other ranks, which it does not need: if a count never arrives, its sender sends no tokens either, and the fault
- * record should name the count. */
+/* Finds the numbers of tokens and of rows, for a block that only receives. It waits for all counts, so that a
+ * fault record names a missing count: its sender sends no tokens either. */
 EP_DEVICE void fin_wait_tokens(const EpArgs &a, const EpCall &c, FinShared &s) {
   for (uint32_t e = threadIdx.x; e <= EP_EXPERTS; e += blockDim.x) {
     uint32_t count[EP_RANKS];

@@ -1,8 +1,7 @@
-/* dispatch_final_home is a dispatch_final in which a sender itself stores all rows that its token has on the sender's
- * own rank. Receivers copy only the rows of other ranks' tokens: they do not read this rank's tokens and do not wait
- * for their headers. On 2 ranks this rank's tokens are half of all tokens that arrive.
+/* dispatch_final_home is a dispatch_final in which a sender stores all rows that its token has on the sender's
+ * rank. Receivers copy only rows of other ranks' tokens.
  *
- * Compile-time: EP_TEAM, number of warps that send one token together; EP_SCALES as in dispatch_final. */
+ * EP_TEAM: number of warps that send one token together. */
 #define EP_DIRECT 0
 #include "final/dispatch_once.cuh"
 
@@ -11,13 +10,12 @@ static const uint32_t FIN_THREAD_EXPERTS = (EP_EXPERTS + EP_THREADS - 1) / EP_TH
 struct FinHomeShared {
   FinShared s;
   uint8_t *to[EP_THREADS / 32][EP_TOPK]; /* addresses to which a warp's token is stored */
-  uint32_t sent[EP_THREADS / 32];        /* for each warp of a team: the number of tokens whose share it has stored */
+  uint32_t sent[EP_THREADS / 32];        /* tokens whose share each warp has stored */
 };
 
-/* ---- sending ---- */
 
-/* Counts all ids of this rank and sends the counts. Then it counts the ids of the block's own tokens; the other
- * blocks begin with this step. The last sending block calls it. */
+/* Counts all ids of this rank and sends the counts, then counts the ids of the block's own tokens. The last
+ * sending block calls it; other blocks do only the second step. */
 EP_DEVICE void fin_count_all(const EpArgs &a, const EpCall &c, FinShared &s) {
   uint32_t end = static_cast<uint32_t>(a.tokens) * EP_TOPK, rows[FIN_THREAD_EXPERTS];
   for (uint32_t e = threadIdx.x; e < EP_EXPERTS; e += blockDim.x) s.base[e] = s.start[e] = 0;
@@ -50,14 +48,15 @@ EP_DEVICE void fin_count_all(const EpArgs &a, const EpCall &c, FinShared &s) {
 
 /* Where a token goes. */
 struct FinGoals {
-  uint32_t here, others; /* bit k of here: top-k position k has its expert on this rank; bit r of others: the token goes to the other rank r */
-  uint32_t copies; /* number of entries of `to` */
+  uint32_t here, others; /* bit k of here: position k has its expert on this rank; bit r of others: the token goes to
+                            rank r */
+  uint32_t copies; /* entries of `to` */
 };
 EP_DEVICE FinGoals fin_find_goals(const EpArgs &a, const EpCall &c, const FinPosition &p, uint8_t **to) {
   uint32_t below = (1u << c.lane) - 1;
   bool first = (__match_any_sync(EP_FULL_WARP, p.owner) & below) == 0;
   uint32_t sent = __ballot_sync(EP_FULL_WARP, p.id >= 0 && (p.owner == a.rank || first));
-  __syncwarp(); /* all lanes have read the entries of the token before */
+  __syncwarp(); /* all lanes have read the previous token's entries */
   if (sent >> c.lane & 1u)
     to[__popc(sent & below)] = a.heap[p.owner] + (a.out - a.heap[a.rank]) + static_cast<uint64_t>(p.row) * EP_PAYLOAD;
   __syncwarp();
@@ -65,8 +64,8 @@ EP_DEVICE FinGoals fin_find_goals(const EpArgs &a, const EpCall &c, const FinPos
           __reduce_or_sync(EP_FULL_WARP, p.id < 0 || p.owner == a.rank ? 0u : 1u << p.owner), static_cast<uint32_t>(__popc(sent))};
 }
 
-/* Ends a token whose payload and scales have been stored. It executes a fence, stores the headers for other ranks,
- * and writes for the rows on this rank the same words that fin_complete writes for a message. */
+/* Ends a token whose payload and scales have been stored: after a fence stores the headers for other ranks, and
+ * writes for this rank the words that fin_complete writes for a message. */
 EP_DEVICE void fin_end_token(const EpArgs &a, const EpCall &c, uint32_t token, const FinPosition &p) {
   uint32_t self = static_cast<uint32_t>(a.rank);
   bool mine = p.owner == a.rank;
@@ -95,8 +94,7 @@ EP_DEVICE void fin_scales_home(const EpArgs &a, const EpCall &c, uint32_t token,
   }
 }
 
-/* Sends one token with one warp: the payload to all its rows on this rank and to one row on each other rank, then the
- * scales. Then it ends the token. */
+/* Sends one token with one warp, to all its rows on this rank and to one row on each other rank. */
 EP_DEVICE void fin_send_home(const EpArgs &a, const EpCall &c, FinHomeShared &h, uint32_t token) {
   FinPosition p = fin_load_position(a, c, h.s, token);
   FinGoals g = fin_find_goals(a, c, p, h.to[c.warp]);
@@ -109,22 +107,20 @@ EP_DEVICE void fin_send_home(const EpArgs &a, const EpCall &c, FinHomeShared &h,
   fin_scales_home(a, c, token, p, g.here, scales);
 }
 
-/* ---- sending by teams ---- */
 
-/* If EP_TEAM is above 1, that many warps (a team) send a token together, and other warps end it. A block's tokens
- * then arrive one after the other, and rows are copied while later tokens are being sent. With one warp for each
- * token, all tokens of a block are sent at the same time: at 1,024 tokens all arrive at the end. A team sends the
- * next token without waiting for the fence of the token before. */
-static const uint32_t FIN_ENDERS = 4; /* warps of a block that end tokens; other numbers were not tried */
+/* With EP_TEAM above 1, that many warps (a team) send a token together, and other warps end it. A block's tokens
+ * then arrive one after the other, and rows are copied while later tokens are being sent. A team does not wait for
+ * the fence of the previous token. */
+static const uint32_t FIN_ENDERS = 4; /* warps of a block that end tokens */
 struct FinTeams {
-  uint32_t teams, senders, enders; /* in a block: number of teams; number of warps in teams (the block's first warps); number of warps after them that end tokens */
+  uint32_t teams, senders, enders; /* in a block: teams; warps in teams, the first; warps after them that end tokens */
 };
 EP_DEVICE FinTeams fin_teams(const EpCall &c) {
   uint32_t teams = max(c.warps / 2 / EP_TEAM, 1u), senders = teams * EP_TEAM;
   return {teams, senders, min(FIN_ENDERS, c.warps - senders)};
 }
 
-/* Units of 32 vectors of a token; the warps of a team take them in turn. */
+/* Units of 32 vectors of a token, which the warps of a team take in turn. */
 static const uint32_t FIN_UNITS = (EP_VECTORS + 31) / 32;
 EP_DEVICE FinStep fin_load_share(const EpArgs &a, const EpCall &c, uint32_t token, uint32_t unit) {
   const uint16_t *x = a.x + static_cast<uint64_t>(token) * EP_HIDDEN;
@@ -137,8 +133,8 @@ EP_DEVICE FinStep fin_load_share(const EpArgs &a, const EpCall &c, uint32_t toke
   return step;
 }
 
-/* Stores the scales of a unit. Every eighth lane has one scale. Lane r stores all scales of the unit on rank r, if
- * the token goes there. With scales=row they are also stored for each row on this rank. */
+/* Stores the scales of a unit, one in every eighth lane. Lane r stores them on rank r, if the token goes there.
+ * With scales=row they are also stored for each row on this rank. */
 EP_DEVICE void fin_share_scales(const EpArgs &a, const EpCall &c, uint32_t token, uint32_t unit, uint32_t scale,
                                 const FinPosition &p, const FinGoals &g) {
   uint32_t group = 4 * unit + c.lane / 8, ranks = g.others | (FIN_TILES && g.here != 0 ? 1u << a.rank : 0u);
@@ -170,7 +166,7 @@ EP_DEVICE void fin_send_share(const EpArgs &a, const EpCall &c, const FinHomeSha
     if (EP_TOKEN_SCALES > 0) fin_share_scales(a, c, token, unit + v * EP_TEAM, out[v].scale, p, g);
 }
 
-/* Sends the tokens of a team. It loads the next token while this one is stored. */
+/* Sends the tokens of a team, and loads the next token while one is stored. */
 EP_DEVICE void fin_team_send(const EpArgs &a, const EpCall &c, FinHomeShared &h, const FinTeams &t) {
   FinRun run = fin_block_tokens(a, c);
   uint32_t token = run.begin + c.warp / EP_TEAM, first = c.warp % EP_TEAM, done = 0;
@@ -238,10 +234,9 @@ EP_DEVICE void fin_home_async(const EpArgs &a, const EpCall &c, FinHomeShared &h
   ep_span_stage(a, EP_STAGE_SENT);
 }
 
-/* ---- receiving ---- */
 
-/* The warps that receive, and this warp's number among them. All warps of receiving blocks receive. In a block that
- * also sends by teams, warps that send do not receive, and the warps that end tokens are numbered last. */
+/* The receiving warps, and this warp's number among them. In a block with teams, sending warps do not receive, and
+ * warps that end tokens come last. */
 struct FinReceiver {
   uint32_t warp, warps;
   bool receives;

@@ -1,15 +1,14 @@
-/* dispatch_final exchanges counts, then stores every token in its row of the output. Blocks with a number below
- * `senders` send; the others complete the tokens that arrived.
+/* dispatch_final exchanges counts, then stores every token in its row of the output. The first `senders` blocks
+ * send; the others complete the tokens that arrived.
  *
- * Compile-time: EP_DIRECT 0: a token is sent once to each rank of its experts, and the receiver copies it to the rows
- * of the token's other experts on that rank. 1: it is sent once for each expert, so that receivers need fewer SMs.
- * EP_SCALES: see final/scales.cuh. */
+ * EP_DIRECT 0: a token is sent once to each rank of its experts, and the receiver copies it to the other experts'
+ * rows. 1: it is sent once for each expert, and receivers need fewer SMs. */
 #include "final/scales.cuh"
 
-/* ---- sending ---- */
 
-static const uint32_t FIN_STEP = EP_DTYPE == EP_FP8 ? 2 : 4; /* number of vectors of a lane that are converted together; they need four loads */
-static const uint32_t FIN_DEPTH = EP_THREADS > 768 ? 4 : 8;          /* vectors of a lane in flight when rows are copied */
+static const uint32_t FIN_STEP = EP_DTYPE == EP_FP8 ? 2 : 4; /* vectors of a lane that are converted together */
+static const uint32_t FIN_DEPTH = EP_THREADS > 768 ? 4 : 8;          /* vectors of a lane in flight when rows are
+                                                                        copied */
 
 struct FinStep {
   EpSource in[FIN_STEP];
@@ -22,21 +21,20 @@ EP_DEVICE FinStep fin_load(const uint16_t *token, uint32_t vector) {
   return step;
 }
 
-/* Gives all lanes the four scales of a unit of 32 vectors. Before, every eighth lane has one. */
+/* Gives all lanes the four scales of a unit of 32 vectors, which every eighth lane has. */
 EP_DEVICE uint4 fin_unit_scales(uint32_t scale) {
   return make_uint4(__shfl_sync(EP_FULL_WARP, scale, 0), __shfl_sync(EP_FULL_WARP, scale, 8),
                     __shfl_sync(EP_FULL_WARP, scale, 16), __shfl_sync(EP_FULL_WARP, scale, 24));
 }
 
-/* Keeps a unit's scales in the lane that will store them, so that all scales of a message are stored at once, and not
- * with one store for each unit. */
+/* Keeps a unit's scales in the lane that will store them, so that a message's scales are stored at once. */
 EP_DEVICE void fin_keep_scales(uint32_t lane, uint32_t unit, uint32_t scale, uint4 &kept) {
   uint4 all = fin_unit_scales(scale);
   if (lane == unit) kept = all;
 }
 
-/* Converts a token and stores it at `copies` addresses. While the vectors of one step are stored, the vectors of the
- * next step are already being loaded. Returns this lane's scales. */
+/* Converts a token and stores it at `copies` addresses, while the next step's vectors are being loaded. Returns
+ * this lane's scales. */
 EP_DEVICE uint4 fin_send_payload(const EpArgs &a, const EpCall &c, uint32_t token, uint8_t *const *to, uint32_t copies) {
   const uint16_t *x = a.x + static_cast<uint64_t>(token) * EP_HIDDEN;
   uint4 scales = make_uint4(0, 0, 0, 0);
@@ -78,8 +76,7 @@ EP_DEVICE FinPosition fin_load_position(const EpArgs &a, const EpCall &c, const 
   return p;
 }
 
-/* Sends one token with one warp: the payload to the token's rows and then the scales. After a fence it sends the
- * headers to all ranks. */
+/* Sends one token with one warp: payload, scales, and after a fence the headers. */
 EP_DEVICE void fin_send_token(const EpArgs &a, const EpCall &c, FinShared &s, uint32_t token) {
   FinPosition p = fin_load_position(a, c, s, token);
   uint32_t below = (1u << c.lane) - 1;
@@ -116,17 +113,16 @@ EP_DEVICE void fin_dispatch_async(const EpArgs &a, const EpCall &c, FinShared &s
   ep_span_stage(a, EP_STAGE_SENT);
 }
 
-/* ---- receiving ---- */
 
 #ifdef EP_TEAM
-static const bool FIN_HOME = true; /* whether a rank completes only tokens of other ranks */
+static const bool FIN_HOME = true; /* a rank completes only tokens of other ranks */
 #else
 static const bool FIN_HOME = false;
 #endif
 static const uint32_t FIN_SOURCES = FIN_HOME && EP_RANKS > 1 ? EP_RANKS - 1 : EP_RANKS;
 
-/* Returns message i for this rank. Messages are numbered in the order in which senders send them: the first tokens of
- * all blocks, then the second tokens of all blocks, and so on. */
+/* Returns message i for this rank, in the order of sending: the first tokens of all blocks, then the second
+ * tokens, and so on. */
 EP_DEVICE FinMessage fin_message(const EpArgs &a, const EpCall &c, const FinShared &s, uint32_t i) {
   FinMessage m;
   m.source = (i + static_cast<uint32_t>(a.rank)) % EP_RANKS;
@@ -167,8 +163,8 @@ EP_DEVICE void fin_duplicate(const EpArgs &a, const EpCall &c, uint32_t here, ui
   }
 }
 
-/* Completes one token of one source. It waits for the token's header, copies the row to the rows of the token's other
- * experts on this rank, places scales, and empties the header. */
+/* Completes one token: waits for its header, copies its row to its other experts' rows, places scales, and empties
+ * the header. */
 EP_DEVICE bool fin_complete(const EpArgs &a, const EpCall &c, FinMessage m) {
   uint64_t *header = fin_words(a, a.rank, FIN_HEADERS, m.source, m.token);
   uint64_t word = FIN_NOWHERE;
@@ -195,8 +191,8 @@ EP_DEVICE bool fin_complete(const EpArgs &a, const EpCall &c, FinMessage m) {
   return true;
 }
 
-/* Receives, as warp number `warp` of `step` warps. Tokens arrive in groups and out of order. So each lane polls the
- * header of a different message, and the warp completes the messages that have arrived. */
+/* Receives, as warp number `warp` of `step` warps. Tokens arrive out of order, so each lane polls another
+ * message's header, and the warp completes the messages that have arrived. */
 EP_DEVICE void fin_dispatch_wait(const EpArgs &a, const EpCall &c, const FinShared &s, uint32_t warp, uint32_t step) {
   uint32_t all = fin_messages(c, s), i = warp + c.lane * step;
   EpSpin spin;

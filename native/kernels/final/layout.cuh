@@ -1,10 +1,8 @@
-/* The memory of the final-placement kernels, for large batches.
+/* The memory of the final-placement kernels, for large batches. Dispatch exchanges all counts first, so every
+ * sender knows the output row of each token and stores the token there. The receiver copies only the rows of a
+ * token's further experts on the rank. A header, stored after the data and a fence, says that a token has arrived.
  *
- * Dispatch exchanges all counts first. Every sender then knows the output row of each of its tokens and stores the
- * token there. So there is no receive buffer, and the receiver copies only the rows of a token's second and later
- * experts on the rank. A header, stored after the data and a fence, says that a token has arrived.
- *
- * Why no barrier is needed between calls: a rank stores nothing on another rank before that rank's counts (dispatch)
+ * No barrier is needed between calls: a rank stores nothing on another rank before that rank's counts (dispatch)
  * or start word (combine) of the same call have arrived. */
 #pragma once
 
@@ -12,25 +10,25 @@
 #include "common/token.cuh"
 
 /* Regions of the state, in the order of kernels/cuda/declare/final.go. R is the number of ranks, T max_tokens, K
- * top-k, E the number of experts, H hidden. "own": only the rank that has the memory writes it. "All ones", "Zeroed":
- * contents before the first call. */
+ * top-k, E the number of experts, H hidden. "own": only this rank writes it. "All ones", "Zeroed": contents before
+ * the first call. */
 enum FinRegion {
-  FIN_COUNTS,  /* [2][R source][E + 1] u64: call << 32 | number of rows; in the last word call << 32 | number of tokens. Zeroed */
-  FIN_PLACES,  /* [T][K] u32: the row's position among its block's rows for the same expert; own */
-  FIN_HEADERS, /* [R source][T][K] u64: weight << 32 | row on this rank, or FIN_NOWHERE. All ones */
-  FIN_SCALES,  /* [R source][T][FIN_SCALE_BYTES]: scales before they are moved to the transposed output */
-  FIN_ROUTE,   /* as FIN_HEADERS: the route that dispatch writes for combine; own */
-  FIN_TOKENS,  /* [R source] u32: number of tokens in the last dispatch; own */
-  FIN_STARTED, /* [R] u32: last call of combine that each rank began. Zeroed */
+  FIN_COUNTS,  /* [2][R source][E + 1] u64: call << 32 | rows; the last word has the tokens. Zeroed */
+  FIN_PLACES,  /* [T][K] u32: row among its block's rows for the expert; own */
+  FIN_HEADERS, /* [R source][T][K] u64: weight << 32 | row, or FIN_NOWHERE. All ones */
+  FIN_SCALES,  /* [R source][T][FIN_SCALE_BYTES]: scales that are not yet transposed */
+  FIN_ROUTE,   /* as FIN_HEADERS, for combine; own */
+  FIN_TOKENS,  /* [R source] u32: tokens of the last dispatch; own */
+  FIN_STARTED, /* [R] u32: last combine that each rank began. Zeroed */
   FIN_FLAGS,   /* [T][FIN_SLOTS] u32: call that filled the slot. Zeroed */
-  FIN_RETURN,  /* [T][FIN_SLOTS][H] BF16: partial sums by rank, or rows by top-k position */
+  FIN_RETURN,  /* [T][FIN_SLOTS][H] BF16: sums by rank, or rows by top-k position */
   FIN_ORIGINS  /* [max_rows] u32: source * T + token of a row; own. FP8. Zeroed */
 };
 
 /* EpArgs.counters */
 enum FinCounter {
-  FIN_TICKETS = 1, /* [2] calls of even and odd number: messages that senders of combine have taken */
-  FIN_MET = 3      /* [2] dispatches of even and odd number: receiving blocks whose rows are placed */
+  FIN_TICKETS = 1, /* [2] by number & 1: messages that combine's senders have taken */
+  FIN_MET = 3      /* [2] by number & 1: receiving blocks whose rows are placed */
 };
 
 static const uint64_t FIN_EMPTY = ~0ull;
@@ -39,9 +37,8 @@ static const uint32_t FIN_NOWHERE = 0xfffffffeu;
 static const uint32_t FIN_SCALE_BYTES = ep_up(EP_TOKEN_SCALES * 4, 16);
 static const uint32_t FIN_SLOTS = EP_RANKS > EP_TOPK ? EP_RANKS : EP_TOPK;
 
-/* These functions return the number of receiving blocks, this warp's number among the warps of receiving blocks, and
- * the number of these warps. Warps are numbered in turn over blocks: first warp 0 of every block, then warp 1 of
- * every block, and so on. */
+/* These functions return the number of receiving blocks, this warp's number among their warps, and the number of
+ * these warps. Warps are numbered over blocks: first warp 0 of every block. */
 EP_DEVICE uint32_t fin_receiving_blocks(const EpCall &c) { return c.receivers == 0 ? c.senders : c.receivers; }
 EP_DEVICE uint32_t fin_receiver(const EpCall &c) {
   uint32_t block = c.receivers == 0 ? c.block : c.block - c.senders;

@@ -1,17 +1,13 @@
-/* The memory of a combine_ll that follows a dispatch of the final kernels. On all SMs, combine_ll is faster than the
- * combines with flags, also for large batches. But for large batches a low-latency dispatch is slower than a dispatch
- * of the final kernels.
- *
- * The code of combine_ll uses some names of ll/layout.cuh. This file defines these names for the memory of
- * final/layout.cuh and one more region. */
+/* The memory of a combine_ll that follows a dispatch of the final kernels: for large batches on all SMs, the
+ * fastest pair. combine_ll uses names of ll/layout.cuh, which this file defines for the memory of final/layout.cuh
+ * and one more region. */
 #pragma once
 
-#define LL_MEMORY /* the memory is defined in this file and not in ll/layout.cuh */
+#define LL_MEMORY /* leaves out the memory of ll/layout.cuh */
 #include "final/layout.cuh"
 #include "ll/call.cuh"
 
-/* Index of the region of slots, [2][T][FIN_SLOTS][H] BF16, all ones between calls, as LL_RETURN is. It comes after
- * the regions of FinRegion. In this memory FIN_FLAGS and FIN_RETURN are empty. */
+/* The region of slots, [2][T][FIN_SLOTS][H] BF16, all ones between calls. FIN_FLAGS and FIN_RETURN are empty here. */
 static const uint32_t FIN_POLLED = FIN_ORIGINS + 1;
 
 EP_DEVICE uint64_t *ll_route(const EpArgs &a, int source, uint32_t token) {

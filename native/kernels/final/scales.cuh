@@ -1,13 +1,10 @@
-/* Scales of dispatch_final. They are sent row by row, but the output has the order [group][row], so that the scales
- * of one row go to many cache lines, four bytes to each.
+/* Scales of dispatch_final. They are sent row by row, but the output has the order [group][row], so one row's
+ * scales go to many cache lines, four bytes to each.
  *
- * Compile-time: EP_SCALES says when scales are written to the output. 0 (row): with their row, four bytes for each
- * group. 1 (tile): after all rows have arrived, for 32 rows together, a line of 128 bytes for each group.
- *
- * Value 0 costs time in two ways. If a sector is evicted from L2 before its other rows have arrived, it is read from
- * memory and written again. And a store of four bytes takes an SM as long as a store of 512 bytes. Two changes to
- * value 0 gained less than value 1, or nothing: to ask L2 to keep those sectors longest (evict_last), and to write
- * four rows together when the last of the four arrives. */
+ * EP_SCALES 0 (row) writes scales with their row. 1 (tile) writes them after all rows have arrived, for 32 rows
+ * together, in lines of 128 bytes. Row by row, a store of four bytes takes an SM as long as 512 bytes, and L2 may
+ * evict a sector before its other rows have arrived. Keeping these sectors in L2 (evict_last), or writing four
+ * rows together, gained less. */
 #pragma once
 
 #include "final/count.cuh"
@@ -17,11 +14,10 @@ struct FinMessage {
   bool exists;
 };
 
-/* ---- row by row ---- */
 
 static const int FIN_LANE_SCALES = (EP_TOKEN_SCALES + 31) / 32;
 struct FinScales {
-  uint32_t bits[FIN_LANE_SCALES + 1]; /* one extra element, because dtypes without scales would have none */
+  uint32_t bits[FIN_LANE_SCALES + 1]; /* one more: some dtypes have no scales */
 };
 EP_DEVICE FinScales fin_load_scales(const EpArgs &a, const EpCall &c, FinMessage m) {
   const uint32_t *in = reinterpret_cast<const uint32_t *>(fin_scales(a, a.rank, m.source, m.token));
@@ -40,15 +36,13 @@ EP_DEVICE void fin_place_scales(const EpArgs &a, const EpCall &c, const FinScale
   }
 }
 
-/* ---- tiles ---- */
 
-/* Records from which token a row comes. A plain store is enough, because fin_meet is called before the record is
- * read. */
+/* Records the token of a row. A plain store is enough, because fin_meet comes before the reads. */
 EP_DEVICE void fin_note_origin(const EpArgs &a, FinMessage m, uint32_t row) {
   fin_origins(a)[row] = m.source * static_cast<uint32_t>(a.max_tokens) + m.token;
 }
 
-/* Initialises the shared words, and the counter of blocks for the next call. */
+/* Initialises the shared words, and the next call's counter of blocks. */
 EP_DEVICE void fin_begin(const EpArgs &a, const EpCall &c, FinShared &s) {
   if (threadIdx.x != 0) return;
   s.failed = s.rows = 0;
@@ -73,14 +67,14 @@ EP_DEVICE void fin_meet(const EpArgs &a, const EpCall &c, FinShared &s, uint32_t
   __syncthreads();
 }
 
-/* A warp handles 32 rows at a time (a tile), with all groups. If a lane cannot load the scales of all groups
- * together, a tile has several parts with some groups each. */
+/* A warp handles 32 rows at a time (a tile), in several parts if a lane cannot load the scales of all groups
+ * together. */
 static const uint32_t FIN_SCALE_VECTORS = FIN_SCALE_BYTES / 16;
 static const uint32_t FIN_TILE_PARTS = FIN_SCALE_VECTORS <= 8 ? 1 : (FIN_SCALE_VECTORS + 7) / 8;
 static const uint32_t FIN_TILE_VECTORS = FIN_SCALE_VECTORS == 0 ? 1 : (FIN_SCALE_VECTORS + FIN_TILE_PARTS - 1) / FIN_TILE_PARTS;
 
-/* Writes a part of a tile to the output; each lane handles one row. The padding rows after an expert's last row get
- * old scales, which nobody reads. */
+/* Writes a part of a tile to the output; each lane handles one row. Padding rows get old scales, which nobody
+ * reads. */
 EP_DEVICE void fin_place_tile(const EpArgs &a, uint32_t row, uint32_t part) {
   uint32_t from = fin_origins(a)[row], first = part * FIN_TILE_VECTORS;
   const uint4 *in = reinterpret_cast<const uint4 *>(fin_scales(a, a.rank, from / a.max_tokens, from % a.max_tokens));

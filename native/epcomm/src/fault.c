@@ -111,7 +111,7 @@ EpcommStatus epcomm_reset(EpComm *c) {
   s = exchange(c, STEP_RESET, s, NULL, NULL, 0);
   if (s == EPCOMM_OK) {
     s = comm_clear(c);
-    s = exchange(c, STEP_RESET_END, s, NULL, NULL, 0); /* no rank makes a call before all memory is reset */
+    s = exchange(c, STEP_RESET_END, s, NULL, NULL, 0); /* no rank makes a call before all ranks have reset their memory */
   }
   c->driver->context_set(before);
   return s;

@@ -56,6 +56,8 @@ const (
 	competitiveGap      = 0.7  // see competitive
 	maxPredicted        = 4000 // predicted points of a kernel in a batch
 	fastestNeighbours   = 3    // points whose neighbours are predicted in every batch
+	neglectedEvery      = 2    // see next
+	neglectedGap        = 0.1  // see neglected
 	maxScored           = 160  // points of a kernel that get an expected improvement
 )
 
@@ -64,6 +66,7 @@ type bayesSearch struct {
 	kernels []*kernelModel
 	shared  *sharedSurrogate
 	initial int // number of initial and required points
+	batches int // calls of next
 	started bool
 }
 
@@ -145,8 +148,9 @@ func (b *bayesSearch) batch() int {
 	return batchSize
 }
 
-// next returns up to n points to measure, largest expected improvement first.
+// next returns up to n points to measure: those with the largest expected improvement, and one of a neglected kernel.
 func (b *bayesSearch) next(n int) []int {
+	b.batches++
 	least := b.least()
 	expected := priorOf(b.warped(b.Ranked(b.Measured()), least))
 	var all []option
@@ -163,9 +167,10 @@ func (b *bayesSearch) next(n int) []int {
 	}
 	var out []int
 	for len(out) < n && len(all) > 0 {
-		top := slices.MaxFunc(all, func(x, y option) int {
-			return cmp.Or(cmp.Compare(x.improvement, y.improvement), cmp.Compare(y.point, x.point))
-		})
+		top := mostPromising(all)
+		if b.batches%neglectedEvery == 0 && len(out) == n-1 {
+			top = b.neglected(all, out, least, top)
+		}
 		out = append(out, top.point)
 		rest := all[:0]
 		for _, o := range all {
@@ -180,6 +185,12 @@ func (b *bayesSearch) next(n int) []int {
 		all = rest
 	}
 	return out
+}
+
+func mostPromising(all []option) option {
+	return slices.MaxFunc(all, func(x, y option) int {
+		return cmp.Or(cmp.Compare(x.improvement, y.improvement), cmp.Compare(y.point, x.point))
+	})
 }
 
 // warp returns the logarithm of the distance between a score and the best score.

@@ -80,13 +80,24 @@ const (
 
 func finalistQuota(tried int) int { return max(fewestFinalists, tried/finalEvery) }
 
+// finalPoints returns a quota of points, and all others that may be as fast as the fastest one.
 func (s *State) finalPoints(p Protocol) []int {
-	n := min(p.Finalists, finalistQuota(len(s.points)))
+	n := min(p.Finalists, max(finalistQuota(len(s.points)), s.maybeFastest()))
 	if s.Timed() && s.spent > 0 {
 		left := s.budget.Time - s.eval.Spent()
 		n = max(3, min(n, int(left/max(s.sampleTime()*time.Duration(p.MinRounds), 1))))
 	}
 	return s.Keep(s.Measured(), n)
+}
+
+// maybeFastest returns how many points are at most two standard errors slower than the fastest one. A point has too
+// few samples to show its noise, so all points count as equally noisy.
+func (s *State) maybeFastest() int {
+	fs, noise := s.adjustedPoints(), s.noise()
+	return len(slices.DeleteFunc(slices.Clone(fs), func(f Finalist) bool {
+		samples := 1/float64(len(f.adjusted)) + 1/float64(len(fs[0].adjusted))
+		return f.Effect-fs[0].Effect > 2*noise*math.Sqrt(math.Pi/2*samples) // see stat.StdErr
+	}))
 }
 
 // A StopRule says when a comparison with the default config ends: after MinRounds if the result is clear, and otherwise

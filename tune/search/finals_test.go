@@ -125,6 +125,31 @@ func TestFinalsTakeTheBest(t *testing.T) {
 	}
 }
 
+// TestFinalistsOfNoisySearches: all points that the noise does not show to be slower come into the finals.
+func TestFinalistsOfNoisySearches(t *testing.T) {
+	for _, c := range []struct {
+		noise float64
+		most  int
+		want  int // the default included
+	}{{0.001, 24, fewestFinalists + 1}, {0.3, 24, 12}, {0.3, 8, 9}} {
+		seconds := []float64{9}
+		for i := range 11 {
+			seconds = append(seconds, 1+0.02*float64(i))
+		}
+		e := &script{seconds: wobble(c.noise, secondsByPoint(seconds...))}
+		space := newSpace(t, Grid{Kernel: "k", Axes: []Axis{ints("blocks", 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12)}})
+		s := NewState(space, e, Budget{}, 0, nil, rand.New(rand.NewPCG(1, 1)))
+		if err := s.Measure(context.Background(), "x", []int{1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11}, 6); err != nil {
+			t.Fatal(err)
+		}
+		p := protocol
+		p.Finalists = c.most
+		if got := len(s.finalPoints(p)); got != c.want {
+			t.Errorf("noise %g, at most %d: %d points, want %d", c.noise, c.most, got, c.want)
+		}
+	}
+}
+
 // TestFinalsInTime: with a time limit there are fewer finalists, but at least three.
 func TestFinalsInTime(t *testing.T) {
 	for _, c := range []struct {

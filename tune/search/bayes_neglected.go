@@ -1,0 +1,29 @@
+package search
+
+import (
+	"math"
+	"slices"
+)
+
+// neglected returns the most promising option of the kernel with the fewest measured points, among kernels that are
+// nearly as fast as the best one and that no point of the batch has. If there is no such kernel, it returns `otherwise`.
+// Without it, one misleading slow point could hide the fastest points of a small kernel for the rest of a search.
+func (b *bayesSearch) neglected(all []option, batch []int, least float64, otherwise option) option {
+	of := map[string][]option{}
+	for _, o := range all {
+		of[b.design(o.point)] = append(of[b.design(o.point)], o)
+	}
+	for _, i := range batch {
+		delete(of, b.design(i))
+	}
+	fewest, out := math.MaxInt, otherwise
+	for _, k := range b.kernels {
+		known := b.Ranked(slices.DeleteFunc(slices.Clone(k.points), b.Fresh))
+		if len(of[k.kernel]) > 0 && len(known) > 0 && len(known) < fewest && b.Score(known[0]) <= least+neglectedGap {
+			fewest, out = len(known), mostPromising(of[k.kernel])
+		}
+	}
+	return out
+}
+
+func (b *bayesSearch) design(point int) string { return b.Space.Design(b.Space.Config(point)) }

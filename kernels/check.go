@@ -18,7 +18,7 @@ func CheckNames(c ep.Config, params []Param) error {
 		}
 	}
 	if len(c.Values) == len(params) {
-		return nil // the parameters have different names
+		return nil // names are distinct
 	}
 	for _, name := range c.Names() {
 		if !slices.ContainsFunc(params, func(q Param) bool { return q.Name == name }) {
@@ -36,8 +36,7 @@ func CheckRange(c ep.Config, name string, lo, hi int) error {
 	return nil
 }
 
-// CheckMultiple checks that a parameter is a multiple of unit, from lo to hi. The error says what the unit is, in the
-// words of `what`, such as "a warp".
+// CheckMultiple checks that a parameter is a multiple of `unit`, from lo to hi. `what` explains the unit in the error.
 func CheckMultiple(c ep.Config, name string, unit, lo, hi int, what string) error {
 	if err := CheckRange(c, name, lo, hi); err != nil {
 		return err
@@ -56,8 +55,7 @@ func CheckWord(c ep.Config, name string, known ...string) error {
 	return nil
 }
 
-// CheckConfig finds the kernel of a config in `all`, the kernels of a backend, and checks whether the config can run.
-// If it cannot, the error is a Failure with status illegal.
+// CheckConfig checks that a config of one of the kernels `all` can run. Its error is a Failure with status illegal.
 func CheckConfig(all []Kernel, m ep.Machine, p ep.Problem, c ep.Config) error {
 	k, err := Find(all, p.Op, c.Kernel)
 	if err == nil {
@@ -69,8 +67,7 @@ func CheckConfig(all []Kernel, m ep.Machine, p ep.Problem, c ep.Config) error {
 	return nil
 }
 
-// CheckRouting checks the routing of one rank (GPU), which says which experts its tokens select. The number of tokens and
-// the expert ids must fit the problem.
+// CheckRouting checks the routing of one rank.
 func CheckRouting(p ep.Problem, r workloads.Routing) error {
 	n := r.Tokens * p.TopK
 	switch {
@@ -93,16 +90,14 @@ func CheckRouting(p ep.Problem, r workloads.Routing) error {
 	return nil
 }
 
-// LeastReading is the least time that a backend may report, in seconds. Some backends measure a call together with
-// a barrier between the ranks, and then subtract the time of the barrier. If another program delays the barrier, the
-// difference can be negative. Then the backend reports LeastReading, because epbench divides by times.
+// LeastReading is the least time that a backend may report, in seconds. A backend that subtracts the time of a barrier
+// may get zero or less, but epbench divides by times.
 const LeastReading = 1e-9
 
-// fewRounds is the least number of rounds that Disturbed judges.
 const fewRounds = 3
 
-// Disturbed reports whether at least half of the rounds have a time of LeastReading or less, so that they say nothing
-// about the call. It is false for less than fewRounds rounds.
+// Disturbed reports whether at least half of the rounds have a time of LeastReading or less. It is false for fewer than
+// fewRounds rounds.
 func Disturbed(rounds []float64) bool {
 	n := 0
 	for _, t := range rounds {
@@ -113,15 +108,13 @@ func Disturbed(rounds []float64) bool {
 	return len(rounds) >= fewRounds && 2*n >= len(rounds)
 }
 
-// Bounds on what one answer of a worker program may contain.
 const (
 	maxStages = 64
 	maxNotes  = 100
 	maxNote   = 4096 // bytes of one note
 )
 
-// Implausible returns why r cannot be the answer to the request spec, or "" if it can. Times of 0 and below are
-// accepted only if `idle` is true.
+// Implausible returns why r cannot answer the request `spec`, or "" if it can. If `idle`, times may be 0 or less.
 func (r Rounds) Implausible(spec RunSpec, ranks int, idle bool) string {
 	if len(r.Seconds) != spec.Rounds || r.Fold != max(spec.Fold, 1) {
 		sized := func(rounds, calls int) string { return ep.Count(rounds, "round") + " of " + ep.Count(calls, "call") }
@@ -154,7 +147,6 @@ func (r Rounds) Implausible(spec RunSpec, ranks int, idle bool) string {
 	return ""
 }
 
-// tooLong returns which list of r has too many entries or which note is too long, or "".
 func (r Rounds) tooLong(ranks int) string {
 	switch {
 	case len(r.MHz) > ranks:
@@ -172,14 +164,13 @@ func (r Rounds) tooLong(ranks int) string {
 	return ""
 }
 
-// MedianOfSlowest takes the slowest rank's seconds of each round, and returns their median.
+// MedianOfSlowest returns the median over rounds of the slowest rank's seconds.
 func (r Rounds) MedianOfSlowest() float64 {
 	slowest := r.slowest()
 	slices.Sort(slowest)
 	return slowest[len(slowest)/2]
 }
 
-// slowest returns the slowest rank's seconds of each round.
 func (r Rounds) slowest() []float64 {
 	out := make([]float64, len(r.Seconds))
 	for i, times := range r.Seconds {

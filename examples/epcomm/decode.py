@@ -2,7 +2,7 @@
 
     torchrun --standalone --nproc-per-node 2 decode.py model.pack
 
-The output is compared with the same layer on one GPU with all experts.
+The output must agree with that of one GPU that has all experts.
 """
 
 import sys
@@ -14,7 +14,7 @@ from epcomm import EP
 
 
 class Layer(torch.nn.Module):
-    """Layer is one mixture-of-experts layer. Each expert is one square matrix."""
+    """A layer whose experts are square matrices."""
 
     def __init__(self, ep, tokens):
         super().__init__()
@@ -25,7 +25,7 @@ class Layer(torch.nn.Module):
         every = [torch.randn((ep.hidden, ep.hidden), **shape).bfloat16() / ep.hidden**0.5 for _ in range(ep.experts)]
         first = ep.rank * ep.local_experts
         self.every, self.mine = every, torch.stack(every[first:first + ep.local_experts])
-        # The most rows that a rank can receive, because a graph needs fixed shapes.
+        # A graph has fixed shapes: the most rows that a rank can receive.
         self.rows = min(ep.ranks * tokens * ep.topk + 4 * ep.groups, ep.max_rows("bf16"))
         self.y = torch.zeros((ep.max_rows("bf16"), ep.hidden), dtype=torch.bfloat16, device=ep.device)
 
@@ -35,7 +35,7 @@ class Layer(torch.nn.Module):
         return ids, (weights / weights.sum(-1, keepdim=True)).contiguous()
 
     def forward(self, x):
-        ids, weights = self.route(x)  # ids are int64, as topk returns them
+        ids, weights = self.route(x)
         got = self.ep.dispatch(x, ids, weights, fullest=self.tokens, dtype="bf16")
         x_rows, offsets = got.out[:self.rows], got.row_offsets[1:self.ep.groups + 1]
         if hasattr(torch, "_grouped_mm") and x.is_cuda:
@@ -47,7 +47,6 @@ class Layer(torch.nn.Module):
         return self.ep.combine(self.y, ids, weights, fullest=self.tokens, dtype="bf16")
 
     def alone(self, x):
-        """Computes the layer from all experts on this GPU."""
         ids, weights = self.route(x)
         out = torch.zeros_like(x, dtype=torch.float32)
         for k in range(self.ep.topk):

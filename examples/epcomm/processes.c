@@ -1,9 +1,9 @@
-/* Runs one layer with one process for each GPU: dispatch, a stand-in for the experts, combine.
+/* Runs dispatch and combine of one layer, with one process for each GPU.
  *
  *   cc -Inative/epcomm/include examples/epcomm/processes.c -Lbin/epcomm -lepcomm -ldl
- *   ./a.out model.pack        starts a process for each of the pack's ranks
+ *   ./a.out model.pack
  *
- * An engine passes its own all-gather (MPI, NCCL, a store), and calls the CUDA runtime instead of gpu.h.
+ * An engine passes its own all-gather, and calls the CUDA runtime instead of gpu.h.
  */
 #include <epcomm.h>
 
@@ -15,7 +15,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "gpu.h" /* native/epcomm/gpu: memory and streams */
+#include "gpu.h" /* in native/epcomm/gpu */
 
 typedef struct Shared {
   int wrote[8], read[8];
@@ -50,7 +50,7 @@ static int fail(const char *what, const char *text) {
   return 1;
 }
 
-/* Runs one layer. Tokens are 1, experts change nothing, and weights sum to 1: so every combined value must be 1. */
+/* Runs one layer. All values are 1 and a token's weights add up to 1, so every combined value must be 1. */
 static int layer(EpComm *comm, const EpcommInfo *info, int tokens) {
   size_t hidden = (size_t)info->hidden, topk = (size_t)info->topk, n = (size_t)tokens;
   GpuStream stream = gpu_stream();
@@ -79,7 +79,7 @@ static int layer(EpComm *comm, const EpcommInfo *info, int tokens) {
   call.topk_ids = dids;
   call.weights = dweights;
   if (epcomm_dispatch(comm, &call, stream) != EPCOMM_OK) return fail("dispatch", epcomm_error(comm));
-  call.y = rows.out; /* a real layer computes its experts here; expert e has rows row_offsets[e] to row_offsets[e+1]-1 */
+  call.y = rows.out; /* a real layer computes its experts here */
   call.combined = combined;
   if (epcomm_combine(comm, &call, stream) != EPCOMM_OK) return fail("combine", epcomm_error(comm));
   gpu_download(x, combined, 2 * n * hidden, stream);

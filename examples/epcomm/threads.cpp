@@ -1,4 +1,4 @@
-// Runs a layer (dispatch and combine) in one process with one thread for each GPU, captured in a CUDA graph.
+// Runs dispatch and combine of one layer in a CUDA graph, with one thread for each GPU.
 //
 //   c++ -std=c++20 -Inative/epcomm/include examples/epcomm/threads.cpp -Lbin/epcomm -lepcomm -ldl -lpthread
 //   ./a.out model.pack
@@ -15,12 +15,12 @@
 #include <vector>
 
 extern "C" {
-#include "gpu.h" // native/epcomm/gpu: memory, streams, graphs
+#include "gpu.h" // in native/epcomm/gpu
 }
 
 namespace {
 
-// Meeting is an all-gather between the threads of this process.
+// Meeting is an all-gather between threads.
 class Meeting {
  public:
   explicit Meeting(int ranks) : data_(static_cast<size_t>(ranks)), barrier_(ranks) {}
@@ -98,7 +98,7 @@ void run(Meeting &meeting, const char *pack, int rank, int ranks) {
   GpuStream stream = gpu_stream();
   const int tokens = info.max_tokens < 8 ? info.max_tokens : 8;
   Layer layer(info, tokens, stream);
-  layer.call.y = rows.out; // a real layer computes its experts between dispatch and combine
+  layer.call.y = rows.out; // a real layer computes its experts after dispatch
   gpu_capture(stream);
   check(comm, epcomm_dispatch(comm, &layer.call, stream), "dispatch");
   check(comm, epcomm_combine(comm, &layer.call, stream), "combine");

@@ -4,7 +4,7 @@
  *   epbench table export --table run --format c -o tuned.h
  *   gcc -O2 -I . -o serve examples/runtime-c/main.c -lepcomm && ./serve model.pack
  *
- * For another host, give two arguments instead of the pack: the key and the kernels that `epbench machine` prints there.
+ * Without a pack, run ./serve KEY KERNELS with the two values that `epbench machine` prints.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -17,7 +17,7 @@ enum { MAX_TOKENS = 4096, EXPERTS = 32, RANKS = 4 };
 static const char *const routing_names[] = {"even", "skewed", "concentrated", "hot-rank", "all"};
 static const char *const reason_names[] = {"exact", "fallback", "kept", "uncovered", "refused"};
 
-/* The resolved table: 80 KiB for 4096 token counts and five classes. */
+/* The resolved table, 80 KiB. */
 static uint32_t cells[TUNED_CELLS(MAX_TOKENS)];
 
 static void step(const tuned_resolved *resolved, int32_t tokens, const int64_t *counts) {
@@ -52,7 +52,7 @@ static const char *refusal(int argc, char **argv) {
 }
 
 int main(int argc, char **argv) {
-  /* The preset demo on four ranks. 0 in other fields means full precision, no product, and rows sorted by expert. */
+  /* The preset demo on four ranks. */
   const tuned_problem problem = {.op = TUNED_OP_DISPATCH, .mode = TUNED_MODE_EAGER, .ranks = RANKS, .nodes = 1,
                                  .hidden = 512, .experts = EXPERTS, .top_k = 4,
                                  .dispatch = TUNED_DTYPE_BF16, .combine = TUNED_DTYPE_BF16};

@@ -4,8 +4,7 @@
     epbench table export --table run --format python -o tuned.py
     PYTHONPATH=. python3 examples/runtime-python/main.py model.pack
 
-For another host, give two arguments instead of the pack: the key and the kernels that `epbench machine`
-prints there.
+Without a pack, run main.py KEY KERNELS with the two values that `epbench machine` prints.
 """
 
 import sys
@@ -22,7 +21,6 @@ SKEWED = [600 if e % 4 == 0 else 60 for e in range(32)]
 
 
 def here(pack):
-    """Returns the key of this machine and the builds of the pack's kernels."""
     import epcomm
 
     with open(pack, "rb") as f:

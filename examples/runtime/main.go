@@ -1,11 +1,9 @@
-// Command runtime uses a tuned table as a serving process does. It resolves the table once, agrees on it with the other
-// ranks, and looks up a config in every step.
+// Command runtime uses a tuned table as a serving process does: it resolves the table once for all ranks, and looks up
+// a config in every step.
 //
 //	epbench sweep -o run
 //	epbench machine --json > machine.json
 //	go run ./examples/runtime run/table.json machine.json
-//
-// A program that links epcomm needs no machine.json: epcomm.MachineKey and epcomm.ReadPack return the same facts.
 package main
 
 import (
@@ -19,7 +17,6 @@ import (
 	"github.com/epbench/epbench/tune/table/embedded"
 )
 
-// problem is the preset demo on four ranks.
 var problem = ep.Problem{
 	Op: ep.Dispatch, Mode: ep.Eager, Ranks: 4, Nodes: 1,
 	Hidden: 512, Experts: 32, TopK: 4, MaxTokens: 4096,
@@ -56,7 +53,6 @@ func serve(path, machine string) error {
 	return nil
 }
 
-// serveRank does the work of one rank. Only rank 0 prints.
 func serveRank(rank int, set *table.Set, here table.Host, ranks *group) {
 	resolved := set.Resolve(here, problem)
 	resolved = resolved.Agree(ranks.gather(rank, resolved.Digest()))
@@ -69,7 +65,6 @@ func serveRank(rank int, set *table.Set, here table.Host, ranks *group) {
 	}
 }
 
-// host reads the machine and the build of its kernels from epbench machine --json.
 func host(path string) (table.Host, error) {
 	text, err := os.ReadFile(path)
 	if err != nil {
@@ -85,7 +80,7 @@ func host(path string) (table.Host, error) {
 	return table.Host{Machine: here.Machine, ABI: here.ABI}, nil
 }
 
-// step holds what a scheduler knows before a launch: the tokens of the fullest rank, and the recent loads of experts.
+// step holds the tokens of the fullest rank, and how many recent tokens selected each expert.
 type step struct {
 	tokens int
 	counts []int64

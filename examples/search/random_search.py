@@ -2,7 +2,7 @@
 
     epbench replay --synthetic --strategy "exec:python3 examples/search/random_search.py" --budget 50
 
-epbench starts this program once for each search. docs/search-own.md explains the lines that they exchange.
+docs/search-own.md explains the lines that this program reads and writes.
 """
 
 import json
@@ -11,7 +11,7 @@ import sys
 
 
 def config(rng, kernel):
-    """Draws one config of a kernel. epbench answers an illegal one with an error."""
+    """Draws one config of a kernel. The config may be illegal."""
     return {"kernel": kernel["name"], "values": {p["name"]: rng.choice(p["values"]) for p in kernel["parameters"]}}
 
 

@@ -3,7 +3,7 @@
     pip install optuna==5.0.0
     epbench replay recordings --strategy "auto,exec:python3 examples/search/tpe.py" --budget 50
 
-For Optuna the kernel is one more parameter. A config without a ratio is a pruned trial.
+Optuna chooses the kernel like a parameter.
 """
 
 import json
@@ -13,7 +13,6 @@ import optuna
 
 
 def ask(study, space):
-    """Returns an Optuna trial and its config."""
     trial = study.ask()
     name = trial.suggest_categorical("kernel", [k["name"] for k in space["kernels"]])
     kernel = next(k for k in space["kernels"] if k["name"] == name)

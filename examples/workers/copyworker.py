@@ -3,8 +3,8 @@
 
     epbench sweep --backend "exec:python3 examples/workers/copyworker.py" ...
 
-It shows the whole protocol of docs/worker-protocol.md. To drive your own library, replace only
-Session.dispatch and Session.combine.
+To drive your own library, replace Session.dispatch and Session.combine. The protocol is that of
+docs/worker-protocol.md.
 """
 
 import base64
@@ -31,8 +31,6 @@ RULES = [
 
 
 class Failure(Exception):
-    """Raised if a candidate fails."""
-
     def __init__(self, status, reason):
         super().__init__(reason)
         self.status = status
@@ -48,7 +46,7 @@ def mix(x):
 
 
 def token_row(seed, rank, token, hidden):
-    """Returns the BF16 bits of one token, as the protocol defines them."""
+    """Returns the BF16 bits of one token."""
     base = mix(seed ^ rank << 40 ^ token)
     out = []
     for c in range(0, hidden, 4):
@@ -73,7 +71,6 @@ def float_to_bf16(x):
 
 
 def expert_output(row, expert):
-    """Returns the row times a factor of the expert, rounded to BF16."""
     gain = 0.5 + (expert % 64) / 64
     values = struct.unpack("<%dH" % (len(row) // 2), row)
     return struct.pack("<%dH" % len(values), *(float_to_bf16(f32(bf16_to_float(v) * gain)) for v in values))
@@ -149,7 +146,7 @@ class Session:
                 struct.pack("<%dH" % self.hidden, *map(float_to_bf16, acc))
 
     def timed(self, config):
-        """Returns the seconds of each rank for one call of the session's operation."""
+        """Returns the seconds of each rank for one call."""
         halves = split(config) if self.problem["op"] == "pair" else {self.problem["op"]: config["values"]}
         seconds = [0.0] * self.ranks
         for op, values in halves.items():
@@ -158,7 +155,7 @@ class Session:
                 self.dispatch(r, values) if op == "dispatch" else self.combine(r, values)
                 seconds[r] += time.perf_counter() - begin
             if op == "dispatch" and "combine" in halves:
-                self.experts()  # not timed, because the experts do not belong to the calls
+                self.experts()  # not timed
         if "combine" in halves:
             for r in range(self.ranks):
                 begin = time.perf_counter()
@@ -185,7 +182,7 @@ class Session:
                     checked += 1
                     wrong += self.out[r][at * self.row:(at + 1) * self.row] != self.inputs[src][t:t + self.row]
         else:
-            checked = sum(len(b) // self.row for b in self.combined)  # epbench itself checks the rows that it probes
+            checked = sum(len(b) // self.row for b in self.combined)  # epbench checks combined rows
         return {"rows": checked, "wrong": wrong, "max_err": 0.0}
 
     def probe(self, rank, token, k):
@@ -198,7 +195,6 @@ class Session:
 
 
 def split(config):
-    """Splits a pair's config into the values of dispatch and of combine."""
     halves = {"dispatch": {}, "combine": {}}
     for name, v in config["values"].items():
         op, _, rest = name.partition(".")

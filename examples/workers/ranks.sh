@@ -1,5 +1,5 @@
 #!/bin/sh
-# ranks.sh N COMMAND starts COMMAND once for each of N ranks on this host:
+# ranks.sh N COMMAND starts COMMAND for N ranks on this host:
 #   ranks.sh 3 python3 examples/workers/toy.py
 n=$1
 shift

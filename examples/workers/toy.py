@@ -1,11 +1,11 @@
 """A worker for a toy library: dispatch and combine through pickled lists.
 
-Any launcher can start it. This command starts three ranks:
+This command starts three ranks:
 
     epbench sweep --ranks 3 --experts 9 --topk 2 --hidden 64 --tokens 4 --routing uniform \
       --backend "launch:examples/workers/ranks.sh 3 python3 examples/workers/toy.py"
 
-The layout is rank: one row for each (token, destination rank). Combine adds up the ranks' rows.
+The layout is rank: each rank that has experts of a token receives one row.
 """
 
 import os
@@ -63,7 +63,7 @@ class Toy(Library):
 
     def combine(self, half):
         sums = [[0.0] * self.work.hidden for _ in self.x]
-        for _, token, row in sorted(self.send(self.y, half)):  # sorted by rank, so that every run gives the same bits
+        for _, token, row in sorted(self.send(self.y, half)):  # sorted, so that every run gives the same bits
             sums[token] = [a + b for a, b in zip(sums[token], floats(row))]
         self.out = [bf16(s) for s in sums]
 
@@ -71,7 +71,6 @@ class Toy(Library):
         return [("dispatch", lambda: self.dispatch(half)), ("experts", self.products), ("combine", lambda: self.combine(half))]
 
     def products(self):
-        """Adds up the weighted outputs of this rank's experts for each token."""
         self.y = []
         for source, token, row in self.got:
             total = [0.0] * self.work.hidden

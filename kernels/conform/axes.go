@@ -15,11 +15,11 @@ type Axes struct {
 	Ops      []ep.Op
 	DTypes   []ep.DType
 	Ranks    []int
-	Nodes    int   // hosts of the ranks, 0 for one
+	Nodes    int   // hosts; 0 means 1
 	Local    []int // experts of a rank
 	TopK     []int
 	Hidden   []int
-	Tokens   []int    // on the fullest rank; specialCases adds 0
+	Tokens   []int    // on the fullest rank
 	Routings []string // for workloads.Parse
 	Layouts  []ep.Layout
 	Capacity int // tokens that buffers hold
@@ -54,7 +54,7 @@ func AxesFor(m ep.Machine, all []kernels.Kernel) Axes {
 	return a
 }
 
-// Tags returns axis=value for every value, and then the tags of the special cases.
+// Tags returns axis=value for every value, then the tags of special cases.
 func (a Axes) Tags() []string {
 	var out []string
 	for _, x := range a.list() {

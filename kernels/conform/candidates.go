@@ -10,7 +10,7 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// candidates returns the configs that a case runs: the default, each numeric value, and combinations of words.
+// candidates returns the default, and configs with each number and with combinations of words.
 func candidates(k kernels.Kernel, m ep.Machine, c Case) []ep.Config {
 	base := k.DefaultConfig(m, c.Problem)
 	if k.Check(m, c.Problem, base) != nil {
@@ -41,7 +41,6 @@ func candidates(k kernels.Kernel, m ep.Machine, c Case) []ep.Config {
 	return out
 }
 
-// isWord reports whether a parameter's values are words and not numbers.
 func isWord(q kernels.Param) bool {
 	_, number := q.Default.Int()
 	return !number
@@ -56,7 +55,7 @@ func wordCombinations(k kernels.Kernel, base ep.Config) []ep.Config {
 	return out
 }
 
-// drawn returns at most n configs, chosen by a hash of salt and config.
+// drawn returns at most n configs, chosen by a hash of `salt` and config.
 func drawn(all []ep.Config, salt string, n int) []ep.Config {
 	order := make(map[string]uint64, len(all))
 	for _, c := range all {

@@ -1,4 +1,4 @@
-// Package conform compares a backend with the oracle over a matrix of problems and routings.
+// Package conform compares a backend with reference results over a matrix of problems and routings.
 package conform
 
 import (
@@ -11,7 +11,7 @@ import (
 // Level selects how much of the matrix runs.
 type Level string
 
-// Quick covers every value, Default every pair of values, Stress every triple with few configs in each case.
+// Quick covers every value of each axis. Default covers every pair of values, and Stress covers every triple.
 const (
 	Quick   Level = "quick"
 	Default Level = "default"
@@ -19,11 +19,11 @@ const (
 )
 
 type effort struct {
-	strength   int // axes of which every combination of values occurs
-	iterations int // calls between two verifications
-	endurance  int // calls between verifications in endurance cases
-	words      int // most combinations of word parameters
-	configs    int // most configs of a kernel, 0 for no limit
+	strength   int // see covering
+	iterations int // as in Case
+	endurance  int // iterations of endurance cases
+	words      int
+	configs    int
 }
 
 func (l Level) effort() effort {
@@ -56,14 +56,14 @@ type Trial struct {
 	Reason   string
 }
 
-// Result holds the trials of a case, or why it was Skipped.
+// Result holds a case's trials, or the reason why the case was skipped.
 type Result struct {
 	Case    Case
 	Skipped string
 	Trials  []Trial
 }
 
-// Failed returns the trials whose status is not OK.
+// Failed returns the trials that are not OK.
 func (r Result) Failed() []Trial {
 	var out []Trial
 	for _, o := range r.Trials {
@@ -74,7 +74,7 @@ func (r Result) Failed() []Trial {
 	return out
 }
 
-// Matrix returns the cases of a level over the axes. Every call returns the same cases.
+// Matrix returns the cases of a level. Every call returns the same cases.
 func Matrix(l Level, a Axes, mode ep.Mode) []Case {
 	e := l.effort()
 	base := ep.Problem{Mode: mode, Nodes: max(a.Nodes, 1), MaxTokens: a.Capacity, Combine: ep.BF16}
@@ -105,8 +105,7 @@ func mediumProblem(op ep.Op, a Axes, base ep.Problem) ep.Problem {
 	return p
 }
 
-// specialCases returns two cases for each op and layout: one without a token, and one of many calls in unreset
-// memory.
+// specialCases returns cases without tokens, and cases of many calls without a reset.
 func specialCases(e effort, a Axes, base ep.Problem) []Case {
 	var empty, endurance []Case
 	for _, op := range a.Ops {

@@ -5,7 +5,7 @@ import "math/rand/v2"
 // tuple holds values of up to three axes; unused entries are -1.
 type tuple struct{ axes, values [3]int }
 
-// covering chooses points so that for every `strength` axes (1 to 3) every combination that `ok` allows occurs.
+// covering returns points with all combinations of the values of any `strength` axes (1 to 3) that `ok` allows.
 // The construction is greedy, like AETG (Cohen, Dalal, Fredman, Patton 1997).
 func covering(sizes []int, strength int, ok func(point []int) bool) [][]int {
 	rng := rand.New(rand.NewPCG(1, uint64(strength)))
@@ -38,7 +38,6 @@ func covering(sizes []int, strength int, ok func(point []int) bool) [][]int {
 	return out
 }
 
-// axisSets lists all sets of k of n axes.
 func axisSets(n, k int) [][]int {
 	if k == 0 {
 		return [][]int{nil}
@@ -78,7 +77,6 @@ func tupleOf(point, set []int) tuple {
 	return t
 }
 
-// complete returns a point with the values of t and random others.
 func complete(rng *rand.Rand, sizes []int, t tuple) []int {
 	p := make([]int, len(sizes))
 	for axis, n := range sizes {

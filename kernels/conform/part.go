@@ -2,7 +2,7 @@ package conform
 
 import "fmt"
 
-// Part reads "I/N" and returns part I of N: every N-th case, beginning with the I-th.
+// Part reads "I/N" and returns every N-th case, beginning with case I.
 func Part[T any](cases []T, part string) ([]T, error) {
 	var i, n int
 	_, err := fmt.Sscanf(part, "%d/%d", &i, &n)

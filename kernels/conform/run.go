@@ -9,7 +9,6 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// casesAhead is the number of cases that are compiled ahead.
 const casesAhead = 12
 
 // Run runs the cases in order and passes every result to `each`.
@@ -73,7 +72,7 @@ func configs(b kernels.Backend, c Case) []ep.Config {
 	return out
 }
 
-// runConfig verifies a config, runs it many times without a reset, and verifies it again.
+// runConfig verifies a config before and after many calls.
 func runConfig(ctx context.Context, s kernels.Session, c Case, cfg ep.Config) (Trial, error) {
 	o := Trial{Config: cfg, Status: ep.OK}
 	for _, step := range []func() error{
@@ -124,7 +123,6 @@ func iterate(ctx context.Context, s kernels.Session, c Case, cfg ep.Config) erro
 	return nil
 }
 
-// repeats checks that two combines give the same bits.
 func repeats(ctx context.Context, s kernels.Session, c Case, cfg ep.Config) error {
 	d, ok := s.(kernels.Digester)
 	if !ok || c.Problem.Op == ep.Dispatch {

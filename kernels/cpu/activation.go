@@ -13,7 +13,6 @@ import (
 	"github.com/epbench/epbench/workloads"
 )
 
-// activationKernel returns the kernel for SwiGLU of delivered rows.
 func activationKernel() kernels.Kernel {
 	return kernels.Kernel{
 		Name:   "activation",
@@ -48,7 +47,6 @@ func checkActivation(_ ep.Machine, p ep.Problem, c ep.Config) error {
 		kernels.CheckActivation(p, c))
 }
 
-// makeGates fills a rank's input: synthetic rows, and the offsets of a dispatch.
 func (s *Session) makeGates(r *rank) error {
 	d := s.oracle.Dispatch(r.id)
 	b, err := s.arena.bytes(d.End * 4 * s.Hidden)
@@ -95,7 +93,6 @@ func (w *worker) activate(l launch, how ref.Activation) {
 	}
 }
 
-// swiglu computes z from the BF16 gates and ups of `in`.
 func swiglu(how ref.Activation, in []uint16, z []float32) {
 	for i := range z {
 		gate, up := widen(in[i]), float32(0)
@@ -112,7 +109,6 @@ func swiglu(how ref.Activation, in []uint16, z []float32) {
 	}
 }
 
-// quantizeFloats converts float32 values. global is NVFP4's global scale.
 func quantizeFloats(l dtype.Encoding, z []float32, payload, scales []byte, global float32) {
 	for g := range l.Scales {
 		group, factor, m := z[g*l.Group:(g+1)*l.Group], float32(0), float32(0)
@@ -142,8 +138,7 @@ func quantizeFloats(l dtype.Encoding, z []float32, payload, scales []byte, globa
 	}
 }
 
-// clearPadding zeroes the NVFP4 scales after each group's last row. Other workers write other bytes of the same
-// block.
+// clearPadding zeroes the NVFP4 scales after each group's last row.
 func (r *rank) clearPadding(s *shape) {
 	for g := range s.groups {
 		start, rows := int(r.offsets[g]), int(r.offsets[g+1]-r.offsets[g])
@@ -160,7 +155,7 @@ func (s *Session) runPoisonedActivation(ctx context.Context, c ep.Config) error 
 	return err
 }
 
-// beyondRows is the number of checked rows after the last row.
+// beyondRows is how many unused rows the check includes.
 const beyondRows = 2
 
 func (s *Session) checkActivation(r *rank, c ep.Config) kernels.Comparison {

@@ -8,8 +8,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// arena allocates memory outside the Go heap. Unwritten pages take none, so buffers have the size of the worst
-// case.
+// arena allocates outside the Go heap, where unwritten pages take no memory.
 type arena struct{ mapped [][]byte }
 
 func (a *arena) bytes(n int) ([]byte, error) {

@@ -11,13 +11,13 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// beside holds the matrix products that run at the same time as calls. Each rank's product has its own goroutine.
+// beside holds the matrix products that run at the same time as calls.
 type beside struct {
 	products []*product
-	share    int // pieces for one call
+	share    int // pieces of a product beside one call
 }
 
-// outlasts is the product's time beside a call, in times of the call.
+// outlasts is the product's time divided by the call's time.
 const outlasts = 2
 
 func newBeside(p ep.Problem) *beside {
@@ -54,7 +54,7 @@ func (b *beside) background() (stop func()) {
 	}
 }
 
-// alone runs n pieces on every rank, and returns the seconds of each rank.
+// alone runs n pieces of each product without calls, and returns the seconds of each rank.
 func (b *beside) alone(n int) []float64 {
 	start := make(chan struct{})
 	wait := startProducts(b.products, start, n, make([]atomic.Int64, len(b.products)))
@@ -67,10 +67,9 @@ func (b *beside) alone(n int) []float64 {
 	return out
 }
 
-// trialPieces is the number of pieces that size times.
 const trialPieces = 32
 
-// size computes, once in a session, how many pieces run beside one call.
+// size computes `share` once.
 func (s *Session) size(ctx context.Context) error {
 	b := s.beside
 	if b.share > 0 {
@@ -93,7 +92,7 @@ func (s *Session) size(ctx context.Context) error {
 	return nil
 }
 
-// runBeside times, in each round, the calls alone, the product alone, and both.
+// runBeside times the calls alone, the product alone, and both, in each round.
 func (s *Session) runBeside(ctx context.Context, c ep.Config, spec kernels.RunSpec) (kernels.Rounds, error) {
 	if err := s.size(ctx); err != nil {
 		return kernels.Rounds{}, err
@@ -122,7 +121,6 @@ func (s *Session) runBeside(ctx context.Context, c ep.Config, spec kernels.RunSp
 	return kernels.Rounds{Clock: "wall", Fold: spec.Fold, Seconds: t.Seconds(s.Objective), Beside: t}, nil
 }
 
-// perCall divides times by fold, in place.
 func perCall(seconds []float64, fold int) []float64 {
 	for i := range seconds {
 		seconds[i] /= float64(fold)
@@ -130,7 +128,6 @@ func perCall(seconds []float64, fold int) []float64 {
 	return seconds
 }
 
-// together times calls and product. With split phases the product runs between sending and receiving.
 func (s *Session) together(ctx context.Context, c ep.Config, program []stage, spec kernels.RunSpec, f fault) (*ep.BesideRounds, error) {
 	if s.splitPhases(c) {
 		return s.inPhases(ctx, program, spec, f)
@@ -138,13 +135,11 @@ func (s *Session) together(ctx context.Context, c ep.Config, program []stage, sp
 	return s.concurrent(ctx, program, spec, f)
 }
 
-// splitPhases reports whether all kernels of a config send and receive separately.
 func (s *Session) splitPhases(c ep.Config) bool {
 	d, k, err := s.halves(c)
 	return err == nil && (d == nil || d.split) && (k == nil || k.split)
 }
 
-// concurrent times calls and product that run at the same time.
 func (s *Session) concurrent(ctx context.Context, program []stage, spec kernels.RunSpec, f fault) (*ep.BesideRounds, error) {
 	n, begun := spec.Fold*s.beside.share, make(chan struct{})
 	done := make([]atomic.Int64, s.Ranks)
@@ -169,7 +164,7 @@ func (s *Session) concurrent(ctx context.Context, program []stage, spec kernels.
 	return t, nil
 }
 
-// inPhases times calls with the product between sending and receiving.
+// inPhases runs the product between sending and receiving.
 func (s *Session) inPhases(ctx context.Context, program []stage, spec kernels.RunSpec, f fault) (*ep.BesideRounds, error) {
 	pairs := len(program) / 2
 	var with []stage
@@ -196,7 +191,6 @@ func (s *Session) inPhases(ctx context.Context, program []stage, spec kernels.Ru
 	return t, nil
 }
 
-// stage returns the body of a stage of n pieces on one worker.
 func (b *beside) stage(n int) func(*worker, launch, int) bool {
 	return func(w *worker, _ launch, _ int) bool {
 		p, start := b.products[w.r.id], time.Now()

@@ -5,7 +5,6 @@ import (
 	"unsafe"
 )
 
-// ensureInbox allocates the receive buffers of a dispatch.
 func (r *rank) ensureInbox(s shape, dedup bool, a *arena) error {
 	alloc := allocator{a: a}
 	for i := range r.inbox {
@@ -27,7 +26,6 @@ func (r *rank) ensureInbox(s shape, dedup bool, a *arena) error {
 	return alloc.err
 }
 
-// ensureReturns allocates the receive buffers of a combine.
 func (r *rank) ensureReturns(s shape, dedup bool, a *arena) error {
 	alloc := allocator{a: a}
 	for i := range r.returns {
@@ -42,7 +40,7 @@ func (r *rank) ensureReturns(s shape, dedup bool, a *arena) error {
 	return alloc.err
 }
 
-// allocator allocates memory from an arena and keeps the first error.
+// allocator keeps an arena's first error.
 type allocator struct {
 	a   *arena
 	err error
@@ -62,8 +60,7 @@ func words(n int) []atomic.Uint64 {
 	return out
 }
 
-// rearm sets each word to the sentinel, which means that no count has arrived. It returns how many words had another
-// value.
+// rearm sets each word to the sentinel, and returns how many words held a count.
 func rearm(words []atomic.Uint64) int {
 	left := 0
 	for i := range words {
@@ -74,7 +71,6 @@ func rearm(words []atomic.Uint64) int {
 	return left
 }
 
-// rearm prepares a rank's memory for the next job. It returns how many words still held a count of the last job.
 func (r *rank) rearm() int {
 	left := 0
 	for i := range sets {
@@ -85,12 +81,11 @@ func (r *rank) rearm() int {
 	return left
 }
 
-// halves returns bytes as 16-bit values, without a copy. The bytes must be memory of an arena, which is aligned.
+// halves returns an arena's bytes as 16-bit values, without a copy.
 func halves(b []byte) []uint16 {
 	return unsafe.Slice((*uint16)(unsafe.Pointer(unsafe.SliceData(b))), len(b)/2)
 }
 
-// octets returns 16-bit values as bytes, without a copy.
 func octets(h []uint16) []byte {
 	return unsafe.Slice((*byte)(unsafe.Pointer(unsafe.SliceData(h))), 2*len(h))
 }

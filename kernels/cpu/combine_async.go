@@ -1,7 +1,6 @@
 package cpu
 
-// combineAsync sends the experts' rows back to the ranks of their tokens. set is the index of the call's receive
-// buffers.
+// combineAsync sends the experts' rows back to the tokens' ranks. `set` selects the receive buffers.
 func (w *worker) combineAsync(l launch, set int) bool {
 	if l.dedup {
 		w.returnPartials(l, set)
@@ -14,7 +13,7 @@ func (w *worker) combineAsync(l launch, set int) bool {
 	return true
 }
 
-// back returns a source's rank, and w's index among the sources of that rank.
+// back returns a source's rank, and the index of w's rank in that rank's buffers.
 func (w *worker) back(source int) (peer *rank, me int) {
 	if w.s.SkipA2A {
 		return w.r, 0
@@ -22,7 +21,6 @@ func (w *worker) back(source int) (peer *rank, me int) {
 	return w.s.ranks[source], w.r.id
 }
 
-// returnRows copies every row to slot (token, k) on its token's rank.
 func (w *worker) returnRows(l launch, set int) {
 	for rows, bytes := range l.claim(&w.r.send, w.r.rowsTo[len(w.r.rowsTo)-1], w.s.rowBytes, l.chunk) {
 		for pair, i := range segments(w.r.rowsTo, rows) {
@@ -36,7 +34,7 @@ func (w *worker) returnRows(l launch, set int) {
 func (w *worker) returnRow(l launch, set, pair, row int, bytes span) {
 	s, r := &w.s.shape, w.r
 	token, k := int(r.srcInfo[2*row]), int(r.srcInfo[2*row+1])
-	// A wrong dispatch may have written any numbers to src_info.
+	// A wrong dispatch may have written any srcInfo.
 	if token < 0 || token >= s.MaxTokens || k < 0 || k >= s.TopK {
 		return
 	}
@@ -45,7 +43,6 @@ func (w *worker) returnRow(l launch, set, pair, row int, bytes span) {
 	l.write(slot, octets(r.y)[row*s.rowBytes+bytes.start:][:bytes.count])
 }
 
-// signalCombine stores each expert's number of returned rows on every rank.
 func (w *worker) signalCombine(l launch, set int) {
 	s, r := &w.s.shape, w.r
 	for i := range s.sources {

@@ -6,7 +6,6 @@ func (w *worker) combineWait(l launch, set int) bool {
 	return w.wait(l, set, "combine_wait", (*worker).pollCombine, (*worker).reduce)
 }
 
-// pollCombine polls this worker's share of the counts. The last worker announces that all arrived.
 func (w *worker) pollCombine(l launch, set int) bool {
 	s, r := &w.s.shape, w.r
 	words := r.returns[set].counts
@@ -94,7 +93,6 @@ func (w *worker) addRow(row []uint16, columns span, weight float32) {
 	w.weights = append(w.weights, weight)
 }
 
-// sum adds the gathered rows into columns of dst.
 func (w *worker) sum(dst []uint16, columns span) {
 	vec.Sum(dst[columns.start:columns.start+columns.count], w.rows, w.weights)
 }

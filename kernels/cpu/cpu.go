@@ -1,7 +1,5 @@
-// Package cpu is the backend that runs on the host's processors. A rank is a group of goroutines with its own
-// memory. As on GPUs, dispatch and combine write messages into other ranks' receive slots, signal counts through
-// atomic words, and poll for these counts. Nothing is simulated: its times are times of memory traffic and
-// synchronization on this host.
+// Package cpu is the backend that runs on the host's processors. A rank is a group of goroutines with its own memory.
+// Ranks write messages into each other's memory, and poll atomic words for counts. Times are real times of this host.
 package cpu
 
 import (
@@ -25,13 +23,13 @@ import (
 type Backend struct {
 	machine  ep.Machine
 	deadline time.Duration
-	faulty   func(ep.Config) fault // a candidate's injected fault; only tests set it
+	faulty   func(ep.Config) fault // only tests set it
 }
 
-// longestWait is how long a rank waits for another before the candidate hangs.
+// longestWait is how long a rank waits for another rank.
 const longestWait = 20 * time.Second
 
-// Open returns the backend and no error.
+// Open returns the backend. The error is always nil.
 func Open() (kernels.Backend, error) {
 	return &Backend{machine: machine(), deadline: longestWait, faulty: func(ep.Config) fault { return noFault }}, nil
 }
@@ -59,7 +57,7 @@ func (b *Backend) Open(ctx context.Context, w *workloads.Workload) (kernels.Sess
 //go:embed *.go
 var sources embed.FS
 
-// ABI returns a hash of the sources and the parameter lists, in 16 hex digits.
+// ABI returns a hash of the sources and parameters, in 16 hex digits.
 func (b *Backend) ABI() ep.ABI {
 	h := sha256.New()
 	for _, tree := range []embed.FS{sources, vec.Sources} {

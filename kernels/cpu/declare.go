@@ -10,7 +10,6 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// Bounds of legal problems and configs.
 const (
 	MaxRanks  = 16
 	maxBlocks = 64
@@ -53,8 +52,7 @@ func Kernels() []kernels.Kernel {
 	return []kernels.Kernel{dispatch, combine, activationKernel()}
 }
 
-// params returns the parameters of dispatch or combine. In a combine algo=dedup rounds partial sums, so its class
-// differs.
+// params returns the parameters of dispatch or combine. algoClass is the class of algo: in a combine dedup rounds sums.
 func params(algoClass kernels.Class) []kernels.Param {
 	launch := func(name, doc, unit string, cost kernels.Cost, values ...ep.Value) kernels.Param {
 		return kernels.Param{Name: name, Doc: doc, Unit: unit, Values: values, Default: values[0],
@@ -87,7 +85,6 @@ func check(_ ep.Machine, p ep.Problem, c ep.Config) error {
 		kernels.CheckWord(c, "stores", storesCached, storesStream))
 }
 
-// checkAlgo: the layouts by rank need one message for each rank.
 func checkAlgo(p ep.Problem, c ep.Config) error {
 	if p.Layout.ByRank() && c.Str("algo") != algoDedup {
 		return fmt.Errorf("algo: %s, but in layout %s a rank receives each token once; use %s", c.Str("algo"), p.Layout, algoDedup)
@@ -111,7 +108,6 @@ func checkProblem(p ep.Problem) error {
 	return nil
 }
 
-// checkPair: a combine with algo=dedup needs the router weights that only such a dispatch sends.
 func checkPair(dispatch, combine ep.Config) error {
 	if combine.Str("algo") == algoDedup && dispatch.Str("algo") != algoDedup {
 		return fmt.Errorf("combine.algo: dedup needs dispatch.algo=dedup, which sends the router weights")
@@ -119,10 +115,9 @@ func checkPair(dispatch, combine ep.Config) error {
 	return nil
 }
 
-// streamFrom is the bytes received by all ranks above which rows leave the caches before they are read.
+// streamFrom is how many received bytes, on all ranks together, are too many for the caches.
 const streamFrom = 8 << 20
 
-// defaults returns a function for Kernel.Default.
 func defaults(name string) func(ep.Machine, ep.Problem) ep.Config {
 	return func(m ep.Machine, p ep.Problem) ep.Config {
 		c := kernels.Kernel{Name: name, Params: params(kernels.Speed)}.DefaultConfig(m, p)

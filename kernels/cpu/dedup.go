@@ -5,7 +5,6 @@ import (
 	"math"
 )
 
-// expand copies each message to the rows of its experts on this rank, and records these rows for combine.
 func (w *worker) expand(l launch, set int) {
 	for messages := range l.claim(&w.r.move, w.r.messages[w.s.sources], 1, 1) {
 		for source, i := range segments(w.r.messages, messages) {
@@ -48,8 +47,7 @@ func (w *worker) expandMessage(l launch, set, source, i int) {
 	}
 }
 
-// returnPartials writes, for each received message, the weighted sum of its local experts' rows to the token's
-// rank.
+// returnPartials sums, for each received message, the weighted rows of local experts. The sender receives the sum.
 func (w *worker) returnPartials(l launch, set int) {
 	for messages, columns := range l.claim(&w.r.send, w.r.messages[w.s.sources], w.s.Hidden, l.chunk/2) {
 		for source, i := range segments(w.r.messages, messages) {

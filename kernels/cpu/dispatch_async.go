@@ -7,8 +7,7 @@ import (
 	"github.com/epbench/epbench/kernels/cpu/vec"
 )
 
-// dispatchAsync writes this rank's tokens into the slots of all ranks. The last worker signals the counts. set is
-// the index of the call's receive buffers.
+// dispatchAsync writes this rank's tokens into the slots of all ranks. `set` selects the receive buffers.
 func (w *worker) dispatchAsync(l launch, set int) bool {
 	w.sentBefore = tokenCounter{}
 	for t := range l.claimRows(&w.r.send, w.r.tokens) {
@@ -45,7 +44,6 @@ func (w *worker) sendToken(l launch, set, token int) {
 	}
 }
 
-// compose returns a token's elements, and its scales with header and router weights. BF16 elements are not copied.
 func (w *worker) compose(token int) (payload, tail []byte) {
 	s, r := &w.s.shape, w.r
 	from := token
@@ -110,8 +108,8 @@ func (w *worker) addressRanks(set, token int) {
 	}
 }
 
-// route returns an expert's rank, and w's index among its sources. ok is false for a masked selection, and with
-// skip_a2a for experts of other ranks.
+// route returns an expert's rank, and the index of w's rank in that rank's buffers. `ok` is false for a masked
+// selection, and with skip_a2a for experts of other ranks.
 func (w *worker) route(expert int) (peer *rank, source int, ok bool) {
 	if expert < 0 {
 		return nil, 0, false
@@ -123,8 +121,7 @@ func (w *worker) route(expert int) (peer *rank, source int, ok bool) {
 	return w.s.ranks[owner], w.r.id, true
 }
 
-// signalDispatch stores all counts, also zeros. Each rank begins with the next, so that they do not all write to
-// one.
+// signalDispatch stores all counts, also zeros.
 func (w *worker) signalDispatch(l launch, set int) {
 	s, r := &w.s.shape, w.r
 	for i := range s.sources {
@@ -146,7 +143,6 @@ func (w *worker) signalDispatch(l launch, set int) {
 	w.job.notifier.notify()
 }
 
-// write copies bytes, through the caches or past them.
 func (l launch) write(dst, src []byte) {
 	if l.stream {
 		vec.Stream(dst, src)

@@ -14,7 +14,6 @@ func (w *worker) dispatchWait(l launch, set int) bool {
 	return w.wait(l, set, "dispatch_wait", (*worker).pollDispatch, copyRows)
 }
 
-// pollDispatch polls this worker's share of the counts. The last worker computes positions.
 func (w *worker) pollDispatch(l launch, set int) bool {
 	s, r := &w.s.shape, w.r
 	in := &r.inbox[set]
@@ -48,7 +47,7 @@ func (w *worker) pollDispatch(l launch, set int) bool {
 	return true
 }
 
-// index computes from the counts the first row of each group and of each source in it.
+// index computes the first row of each group, and of each source in a group.
 func (r *rank) index(s *shape, dedup bool) {
 	row, block, pad := 0, 0, dtype.RowPad(s.Problem)
 	for g := range s.groups {
@@ -93,7 +92,6 @@ func (w *worker) place(l launch, set int) {
 	}
 }
 
-// placeRow copies some bytes of row i of an (expert, source) pair. Scales and src_info go with the first bytes.
 func (w *worker) placeRow(l launch, set, pair, i int, bytes span) {
 	s, r := &w.s.shape, w.r
 	slot := r.inbox[set].slots[(pair*s.MaxTokens+i)*s.header.Bytes:][:s.header.Bytes]
@@ -108,7 +106,7 @@ func (w *worker) placeRow(l launch, set, pair, i int, bytes span) {
 	r.srcInfo[2*row+1] = int32(position(slot[s.header.IDs:], r.id*s.local+expert, s.TopK))
 }
 
-// position returns an expert's index among a message's ids, or -1.
+// position returns an expert's index among ids, or -1.
 func position(ids []byte, expert, topK int) int {
 	for k := range topK {
 		if int(binary.LittleEndian.Uint16(ids[2*k:])) == expert {

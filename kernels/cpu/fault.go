@@ -1,6 +1,6 @@
 package cpu
 
-// fault is an error that tests inject, to see that the checks notice it.
+// fault is an error that tests inject.
 type fault string
 
 const (

@@ -7,8 +7,7 @@ import (
 	"github.com/epbench/epbench/workloads"
 )
 
-// tokenCounter counts how many earlier tokens go to each rank: the token's place among the rows sent there. A
-// worker's tokens are ascending.
+// tokenCounter counts, for each rank, the earlier tokens that go there. Tokens must ascend.
 type tokenCounter struct {
 	next   int // first uncounted token
 	before [MaxRanks]int
@@ -26,7 +25,6 @@ func (w *tokenCounter) advance(s *shape, r *rank, token int) {
 	}
 }
 
-// indexByRank computes the first row of each source.
 func (r *rank) indexByRank(s *shape) {
 	all := 0
 	for source := range s.sources {
@@ -41,7 +39,6 @@ func (r *rank) indexByRank(s *shape) {
 	r.offsets[s.sources] = uint32(all)
 }
 
-// placeMessage copies a message to its row, and its experts and weights to the row's arrays.
 func (w *worker) placeMessage(l launch, set, source, i int) {
 	s, r := &w.s.shape, w.r
 	index, row := source*s.MaxTokens+i, r.fromRow[source]+i
@@ -63,7 +60,6 @@ func (w *worker) placeMessage(l launch, set, source, i int) {
 	}
 }
 
-// actByRank computes, for each row, the weighted sum of the local experts' outputs.
 func (w *worker) actByRank(l launch, scales []byte) {
 	s, r := &w.s.shape, w.r
 	outputs := make([][]uint16, s.TopK)

@@ -21,7 +21,7 @@ func machine() ep.Machine {
 	}
 }
 
-// memory returns the host's memory in bytes, 0 if unknown.
+// memory returns the host's bytes of memory, 0 if unknown.
 func memory() int64 {
 	var kib int64
 	if _, err := fmt.Sscanf(field("/proc/meminfo", "MemTotal", "0 kB"), "%d kB", &kib); err != nil {
@@ -30,7 +30,6 @@ func memory() int64 {
 	return kib << 10
 }
 
-// field returns the value of a line "name: value", or `missing`.
 func field(path, name, missing string) string {
 	f, err := os.Open(path)
 	if err != nil {

@@ -8,14 +8,14 @@ import (
 	"github.com/epbench/epbench/workloads"
 )
 
-// sentinel is a count word before a count arrives.
+// sentinel is a count word without a count.
 const sentinel = ^uint64(0)
 
 // sets is the number of sets of receive buffers, used in turn. Two suffice: a rank is at most one call ahead of
 // another.
 const sets = 2
 
-// inbox is the memory to which all ranks dispatch. Buffers are allocated when a config needs them.
+// inbox receives dispatches.
 type inbox struct {
 	slots    []byte          // [local, sources, maxTokens, message]
 	counts   []atomic.Uint64 // [local, sources] rows
@@ -23,7 +23,7 @@ type inbox struct {
 	arrived  []atomic.Uint64 // [sources] messages, algo=dedup
 }
 
-// returns is the memory to which all ranks combine.
+// returns receives combines.
 type returns struct {
 	rows     []byte          // [maxTokens, topK, hidden] BF16, algo=direct
 	counts   []atomic.Uint64 // [sender's local experts, sources] rows
@@ -36,10 +36,10 @@ type rank struct {
 	id      int
 	tokens  int
 	x       []uint16  // [tokens, hidden]
-	in      []uint16  // [rows, 2 hidden] of an activation
+	in      []uint16  // [rows, 2 hidden] activation input
 	experts []int32   // [tokens, topK]
 	gates   []float32 // [tokens, topK] router weights
-	shared  span      // tokens whose shared expert runs here
+	shared  span      // tokens of this rank's shared expert
 
 	inbox   [sets]inbox
 	returns [sets]returns
@@ -49,7 +49,7 @@ type rank struct {
 	offsets     []uint32  // [groups+1]
 	ids         []int32   // [groups]
 	ranges      []uint64  // [local, sources] layout masked
-	localExpert []int32   // [maxRows, topK] layouts by rank, -1 for none
+	localExpert []int32   // [maxRows, topK] layouts by rank, or -1
 	localWeight []float32 // [maxRows, topK] layouts by rank
 	srcInfo     []int32   // [maxRows, 2]
 	blocks      []uint32  // [groups] NVFP4 scale offsets
@@ -63,7 +63,7 @@ type rank struct {
 // arrivals describes the received rows, for the combine. A pair is a local expert and a source rank.
 type arrivals struct {
 	counts  []int64 // [pairs] rows
-	rowsTo  []int   // [pairs+1] rows before each pair, without padding
+	rowsTo  []int   // [pairs+1] rows before each pair
 	pairRow []int   // [pairs] first output row
 	fromRow []int   // [sources] first output row, layouts by rank
 
@@ -73,11 +73,11 @@ type arrivals struct {
 	msgWeight []float32 // [sources, maxTokens, topK]
 }
 
-// progress holds counters that a rank's workers share during a kernel; zero between kernels.
+// progress holds counters that a rank's workers share during a kernel. Between kernels they are zero.
 type progress struct {
 	send, move atomic.Int64   // next unit to claim
-	sent       atomic.Int64   // workers that have sent everything
-	polled     atomic.Int64   // workers that have all their counts
+	sent       atomic.Int64   // workers that have sent
+	polled     atomic.Int64   // workers with all counts
 	ready      atomic.Bool    // arrivals is complete
 	expertSlot []atomic.Int64 // [experts] next slot
 	rankSlot   []atomic.Int64 // [ranks] next slot, algo=dedup

@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// notifier lets workers sleep until any worker signals. No signal is missed: a sleeper is counted before its last
-// check, and a signal is stored before the sleepers are counted.
+// notifier lets workers sleep until any worker signals. A worker counts itself as a sleeper before its last check, so
+// that it misses no signal.
 type notifier struct {
 	mu       sync.Mutex
 	cond     *sync.Cond
@@ -20,7 +20,6 @@ func newNotifier() *notifier {
 	return n
 }
 
-// notify wakes all sleepers.
 func (n *notifier) notify() {
 	if n.sleepers.Load() > 0 {
 		n.mu.Lock()
@@ -29,7 +28,7 @@ func (n *notifier) notify() {
 	}
 }
 
-// sleep returns after the next notify, or at once if awake is true.
+// sleep returns after the next notify, or at once if awake().
 func (n *notifier) sleep(awake func() bool) {
 	n.mu.Lock()
 	n.sleepers.Add(1)
@@ -40,7 +39,7 @@ func (n *notifier) sleep(awake func() bool) {
 	n.mu.Unlock()
 }
 
-// notifyEvery calls notify until stop, so that sleepers check their deadlines.
+// notifyEvery makes sleepers check their deadlines.
 func (n *notifier) notifyEvery(d time.Duration) (stop func()) {
 	ticker, done := time.NewTicker(d), make(chan struct{})
 	go func() {

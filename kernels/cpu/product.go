@@ -10,18 +10,17 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// product is the work beside a rank's calls: matrix products in float32, or a copy. It repeats small pieces, so
-// that any amount can run.
+// product is the work beside a rank's calls, in small pieces: float32 matrix products, or a copy.
 type product struct {
 	of      ep.Product
 	groups  int       // experts whose matrices are in memory
 	x       []float32 // [M, K]
 	w       []float32 // [groups, N, K]
 	out     []float32 // [M, N]
-	from    []byte    // source of a copy
+	from    []byte    // for a copy
 	to      []byte
-	next    int           // next piece
-	elapsed time.Duration // time of the pieces in stages
+	next    int           // piece
+	elapsed time.Duration // in stages
 }
 
 // A piece is pieceColumns columns of one row, or a copy of pieceBytes bytes.
@@ -30,7 +29,7 @@ const (
 	pieceBytes   = 64 << 10
 )
 
-// productBytes bounds a rank's matrices w, and a copy's buffer. Larger products repeat groups.
+// productBytes bounds the bytes of `w` and of a copy. Larger products reuse matrices.
 const productBytes = 32 << 20
 
 func newProduct(of ep.Product) *product {
@@ -54,7 +53,6 @@ func newProduct(of ep.Product) *product {
 // factor returns a small whole number, so that sums are exact.
 func factor(i int) float32 { return float32(i%7 - 3) }
 
-// pieces returns the pieces of one pass.
 func (p *product) pieces() int {
 	if p.of.Kind == ep.Copy {
 		return productBytes / pieceBytes
@@ -62,7 +60,7 @@ func (p *product) pieces() int {
 	return p.groups * p.of.M * ((p.of.N + pieceColumns - 1) / pieceColumns)
 }
 
-// work does the next n pieces. Without the yield a worker that polls would wait ten milliseconds.
+// work does the next n pieces. It yields, because polling workers need the core.
 func (p *product) work(n int) {
 	for range n {
 		p.piece(p.next)
@@ -94,8 +92,8 @@ func (p *product) amount(n int) string {
 	return fmt.Sprintf("%d of %d pieces of %s on the matrices of %d experts", n, p.pieces(), p.of, max(p.groups, 1))
 }
 
-// startProducts starts a goroutine for every rank, which does n pieces after `start` closes and counts them in
-// `done`. The returned function waits, and returns each rank's end.
+// startProducts runs n pieces for every rank after `start` closes. The returned function waits, and returns the ranks'
+// end times.
 func startProducts(products []*product, start <-chan struct{}, n int, done []atomic.Int64) func() []time.Time {
 	ends := make([]time.Time, len(products))
 	var all sync.WaitGroup

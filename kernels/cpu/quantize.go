@@ -33,7 +33,6 @@ func quantize(l dtype.Encoding, x []uint16, payload, scales []byte) {
 	}
 }
 
-// largest returns a group's largest magnitude as BF16 bits, which are ordered like the numbers.
 func largest(group []uint16) uint16 {
 	var m uint16
 	for _, b := range group {
@@ -57,7 +56,6 @@ func exponent(e int) float32 {
 	return math.Float32frombits(uint32(e) << 23)
 }
 
-// reciprocal returns the factor of NVFP4's values, 0 for scale 0.
 func reciprocal(scale byte) float32 {
 	if scale == 0 {
 		return 0
@@ -65,14 +63,13 @@ func reciprocal(scale byte) float32 {
 	return 1 / (fromE4M3(scale) * (1 / float32(inputScale)))
 }
 
-// pack multiplies a group and rounds it to e2m1, two values a byte.
+// pack multiplies a group by `factor` and rounds it to e2m1, two values a byte.
 func pack(out []byte, group []uint16, factor float32) {
 	for i := 0; i < len(group); i += 2 {
 		out[i/2] = e2m1(widen(group[i])*factor) | e2m1(widen(group[i+1])*factor)<<4
 	}
 }
 
-// e4m3 rounds x to e4m3. Below 2^-6, the smallest normal number, a float addition rounds to multiples of 2^-9.
 func e4m3(x float32) byte {
 	b := math.Float32bits(x)
 	sign := byte(b >> 24 & 0x80)
@@ -83,7 +80,7 @@ func e4m3(x float32) byte {
 	case a >= 0x43e00000: // 448
 		return sign | 0x7e
 	case a < 0x3c800000: // 2^-6
-		const magic = 1 << 14 // its last bit is 2^-9
+		const magic = 1 << 14 // adding it rounds to multiples of 2^-9
 		return sign | byte(math.Float32bits(math.Float32frombits(a)+magic))
 	}
 	a += 0x7ffff + a>>20&1
@@ -92,7 +89,6 @@ func e4m3(x float32) byte {
 
 func fromE4M3(b byte) float32 { return e4m3Values[b] }
 
-// Values of all codes.
 var (
 	e4m3Values = decodeE4M3()
 	e2m1Values = [16]float32{0, .5, 1, 1.5, 2, 3, 4, 6, float32(math.Copysign(0, -1)), -.5, -1, -1.5, -2, -3, -4, -6}
@@ -115,7 +111,6 @@ func decodeE4M3() (out [256]float32) {
 	return out
 }
 
-// e2m1 rounds x to e2m1. Below 1, the smallest normal number, values are multiples of 0.5.
 func e2m1(x float32) byte {
 	b := math.Float32bits(x)
 	sign := byte(b >> 28 & 8)
@@ -124,7 +119,7 @@ func e2m1(x float32) byte {
 	case a >= 0x40c00000: // 6
 		return sign | 7
 	case a < 0x3f800000: // 1
-		const magic = 1 << 22 // its last bit is 0.5
+		const magic = 1 << 22 // adding it rounds to multiples of 0.5
 		return sign | byte(math.Float32bits(math.Float32frombits(a)+magic))
 	}
 	a += 0x1fffff + a>>22&1
@@ -138,7 +133,7 @@ func narrow(x float32) uint16 {
 	return uint16((b + 0x7fff + b>>16&1) >> 16)
 }
 
-// applyGain computes an expert's output row y.
+// applyGain computes y, the received row times `gain`.
 func applyGain(l dtype.Encoding, payload, scales []byte, gain float32, y []uint16) {
 	for c := range y {
 		var x float32

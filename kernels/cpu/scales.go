@@ -5,8 +5,7 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// placeScales stores one row's scales in the dtype's layout: FP8 by dtype.FP8Scale, NVFP4 in tiles of 128 rows by
-// 4 scales.
+// placeScales stores one row's scales in the dtype's layout. NVFP4 has tiles of 128 rows by 4 scales.
 func (r *rank) placeScales(s *shape, group, row int, scales []byte) {
 	l := &s.encoding
 	switch l.DType {
@@ -24,7 +23,7 @@ func (r *rank) placeScales(s *shape, group, row int, scales []byte) {
 	}
 }
 
-// scaleRow returns the offset of a row's first four NVFP4 scales; each next four are 512 bytes on.
+// scaleRow returns the offset of a row's first four NVFP4 scales. The next four are 512 bytes later.
 func (r *rank) scaleRow(s *shape, group, row int) int {
 	start := int(r.offsets[group])
 	block := start/dtype.ScaleBlockRows + int(r.blocks[group])
@@ -33,7 +32,7 @@ func (r *rank) scaleRow(s *shape, group, row int) int {
 	return (block+i/128)*columns*512 + i%32*16 + i%128/32*4
 }
 
-// clearScaleTail zeroes the NVFP4 scales after a group's last row, or the whole block if not `shared`.
+// clearScaleTail zeroes the NVFP4 scales after a group's last row. If not `shared`, it zeroes the whole block.
 func (r *rank) clearScaleTail(s *shape, block, rows int, shared bool) {
 	if s.encoding.DType != ep.NVFP4 || rows%dtype.ScaleBlockRows == 0 {
 		return
@@ -51,7 +50,6 @@ func (r *rank) clearScaleTail(s *shape, block, rows int, shared bool) {
 	}
 }
 
-// placeShared copies an own token to the shared expert's group, before any count arrives.
 func (w *worker) placeShared(l launch, i, token int, payload []byte) {
 	s, r := &w.s.shape, w.r
 	l.write(r.out[i*s.encoding.Payload:][:s.encoding.Payload], payload[:s.encoding.Payload])

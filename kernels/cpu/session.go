@@ -23,7 +23,7 @@ type Session struct {
 	workers  [][]*worker     // [rank][id]
 	ready    map[string]bool // prepared configs, by key
 	returned bool            // setUp has run
-	beside   *beside         // runs beside the calls, or nil
+	beside   *beside         // or nil
 }
 
 func open(b *Backend, w *workloads.Workload) (*Session, error) {
@@ -55,8 +55,7 @@ func (s *Session) Close() error {
 	return s.arena.free()
 }
 
-// Prepare allocates a candidate's buffers and starts its workers. It runs the candidate on both sets of buffers,
-// so that timed calls find all pages in memory.
+// Prepare allocates a candidate's buffers, and runs it once on each set to bring all pages into memory.
 func (s *Session) Prepare(ctx context.Context, c ep.Config) error {
 	if s.ready[c.Key()] {
 		return nil
@@ -75,7 +74,6 @@ func (s *Session) Prepare(ctx context.Context, c ep.Config) error {
 	return nil
 }
 
-// program returns a config's stages, with buffers allocated and op combine's dispatch done.
 func (s *Session) program(ctx context.Context, c ep.Config) ([]stage, error) {
 	if s.Op == ep.Activation {
 		return activationStages(c), nil
@@ -107,7 +105,7 @@ func (s *Session) program(ctx context.Context, c ep.Config) ([]stage, error) {
 	return out, nil
 }
 
-// halves decodes a config into dispatch and combine; one is nil unless the op is pair.
+// halves decodes a config. Only op pair has both dispatch and combine; else one of them is nil.
 func (s *Session) halves(c ep.Config) (dispatch, combine *launch, err error) {
 	if s.Op != ep.Pair {
 		l := decode(c)
@@ -124,7 +122,7 @@ func (s *Session) halves(c ep.Config) (dispatch, combine *launch, err error) {
 	return &d, &k, nil
 }
 
-// setUp runs the dispatch and the experts before op combine. Every combine can follow algo=dedup.
+// setUp runs dispatch and experts before op combine. Its dispatch has algo=dedup, which every combine can follow.
 func (s *Session) setUp(ctx context.Context) error {
 	if s.returned {
 		return nil
@@ -163,12 +161,11 @@ func (s *Session) Run(ctx context.Context, c ep.Config, spec kernels.RunSpec) (k
 	return kernels.Rounds{Clock: "wall", Fold: spec.Fold, Seconds: j.seconds()}, nil
 }
 
-// start runs a program on all ranks. The session stays usable after an error.
+// start runs a program. The session stays usable after an error.
 func (s *Session) start(ctx context.Context, program []stage, spec kernels.RunSpec, f fault) (*job, error) {
 	return s.startWith(ctx, program, spec, f, func(*job) {}, func() {})
 }
 
-// startWith works like start. It calls `before` with the job, and `after` as soon as the workers have ended.
 func (s *Session) startWith(ctx context.Context, program []stage, spec kernels.RunSpec, f fault, before func(*job), after func()) (*job, error) {
 	j := newJob(program, s.Ranks, spec, s.backend.deadline)
 	j.fault = f
@@ -184,7 +181,7 @@ func (s *Session) startWith(ctx context.Context, program []stage, spec kernels.R
 	}
 	j.done.Wait()
 	after()
-	j.begin() // wakes goroutines if the job failed before its first round
+	j.begin()
 	left := 0
 	for _, r := range s.ranks {
 		left += r.rearm()
@@ -203,7 +200,6 @@ func (s *Session) startWith(ctx context.Context, program []stage, spec kernels.R
 	return j, nil
 }
 
-// startWorkers gives every rank at least `blocks` workers.
 func (s *Session) startWorkers(blocks int) {
 	for i, r := range s.ranks {
 		for len(s.workers[i]) < blocks {
@@ -214,7 +210,6 @@ func (s *Session) startWorkers(blocks int) {
 	}
 }
 
-// actAsExperts computes y from the delivered rows.
 func (w *worker) actAsExperts(l launch, _ int) bool {
 	s, r := &w.s.shape, w.r
 	scales := make([]byte, s.encoding.Scales*s.encoding.ScaleBytes)

@@ -12,8 +12,8 @@ type shape struct {
 	header   dtype.Header
 	local    int  // experts of a rank
 	sources  int  // ranks that send to one rank
-	groups   int  // groups of rows in the output
-	maxRows  int  // rows of room in the output
+	groups   int  // of output rows
+	maxRows  int  // capacity of the output in rows
 	room     int  // rows reserved for each group, or 0
 	byRank   bool // a rank receives each token once
 	rowBytes int  // bytes of a combine message

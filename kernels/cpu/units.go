@@ -9,8 +9,8 @@ import (
 // span is a range of rows, columns or bytes.
 type span struct{ start, count int }
 
-// claim iterates over claimed units of work: a tile of rows and `step` of their `width` columns. `next` is shared
-// by the rank's workers.
+// claim yields units of work that no other worker does: a tile of rows, and `step` of their `width` columns. The rank's
+// workers share `next`.
 func (l launch) claim(next *atomic.Int64, rows, width, step int) iter.Seq2[span, span] {
 	chunks := max((width+step-1)/step, 1)
 	units := (rows + l.tile - 1) / l.tile * chunks
@@ -24,7 +24,6 @@ func (l launch) claim(next *atomic.Int64, rows, width, step int) iter.Seq2[span,
 	}
 }
 
-// claimRows claims rows with all columns.
 func (l launch) claimRows(next *atomic.Int64, rows int) iter.Seq[int] {
 	return func(yield func(row int) bool) {
 		for tile := range l.claim(next, rows, 1, 1) {
@@ -37,8 +36,7 @@ func (l launch) claimRows(next *atomic.Int64, rows int) iter.Seq[int] {
 	}
 }
 
-// segments yields, for each row, its segment and its place there. starts[i] is the first row of segment i, and the
-// last entry the number of all rows.
+// segments yields each row's segment, and the row's index in the segment. Segment i begins at row starts[i].
 func segments(starts []int, rows span) iter.Seq2[int, int] {
 	return func(yield func(segment, place int) bool) {
 		segment, _ := slices.BinarySearch(starts, rows.start+1)

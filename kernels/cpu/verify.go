@@ -16,11 +16,10 @@ import (
 // poison fills memory before a verified call. As BF16 it is large and negative, which changes every sum.
 const poison = 0xd5
 
-// verifyBytes is the output that Verify compares on each rank, in bytes.
+// verifyBytes is how many bytes of each rank's output Verify compares.
 const verifyBytes = 8 << 20
 
-// Verify runs a candidate once from poisoned buffers. Dispatch and algo=direct must match bit by bit; a combine
-// with algo=dedup must keep the oracle's bound.
+// Verify runs a candidate once from poisoned buffers and compares the outputs with the oracle's.
 func (s *Session) Verify(ctx context.Context, c ep.Config) (kernels.Comparison, error) {
 	stop := s.beside.background()
 	err := s.runPoisoned(ctx, c)
@@ -54,7 +53,6 @@ func (s *Session) Verify(ctx context.Context, c ep.Config) (kernels.Comparison, 
 	return v, ctx.Err()
 }
 
-// runPoisoned runs a candidate once from poisoned buffers, with the experts before a combine.
 func (s *Session) runPoisoned(ctx context.Context, c ep.Config) error {
 	if err := s.Prepare(ctx, c); err != nil {
 		return err
@@ -90,7 +88,7 @@ func (s *Session) runPoisoned(ctx context.Context, c ep.Config) error {
 	return err
 }
 
-// arrivalsOf counts the rows of each expert and source in the routing, because a candidate's counts may be wrong.
+// arrivalsOf counts each expert's rows from each source in the routing. A candidate's counts may be wrong.
 func (s *Session) arrivalsOf(r *rank) []int {
 	counts := make([]int, s.local*s.sources)
 	for source := range s.sources {
@@ -104,7 +102,6 @@ func (s *Session) arrivalsOf(r *rank) []int {
 	return counts
 }
 
-// poison overwrites all memory that a call writes. Receive slots too: their old rows would look correct.
 func (r *rank) poison(s shape, arrivals []int) {
 	for i := range sets {
 		in, back := &r.inbox[i], &r.returns[i]
@@ -179,8 +176,8 @@ func (s *Session) delivered(r *rank) ref.Output {
 	return out
 }
 
-// Probe returns one row of [hidden] BF16 values of the last Verify: a token's combined row for k = -1, else what
-// its k-th expert received.
+// Probe returns one row of the last Verify, [hidden] BF16 values: the combined row for k = -1, else the row that the
+// k-th expert received.
 func (s *Session) Probe(rank, token, k int) ([]uint16, error) {
 	if s.Op == ep.Activation {
 		return nil, fmt.Errorf("probe: op activation has no rows of tokens; probe dispatch, combine or pair")
@@ -200,7 +197,6 @@ func (s *Session) checkCombine(r *rank, dedup bool) kernels.Comparison {
 	return s.oracle.CheckCombine(r.id, token, c)
 }
 
-// sample returns the number of rows in verifyBytes, at least 16.
 func sample(rowBytes int) int { return max(verifyBytes/rowBytes, 16) }
 
 // Digest runs a candidate from poisoned buffers and hashes all outputs.

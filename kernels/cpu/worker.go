@@ -11,22 +11,22 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// worker is one block of one rank: a goroutine that runs jobs.
+// worker is a goroutine that runs jobs for one rank.
 type worker struct {
 	s    *Session
 	r    *rank
-	id   int // number in its rank
+	id   int // in its rank
 	work chan *job
 	job  *job
 
-	message    []byte     // being composed
+	message    []byte
 	targets    [][]byte   // receive slots of the message
-	rows       [][]uint16 // being summed
-	weights    []float32  // weights of these rows
+	rows       [][]uint16 // to be summed
+	weights    []float32  // of the rows
 	sentBefore tokenCounter
 }
 
-// job is a number of rounds of one program, run by workers 0 to blocks-1 of every rank.
+// job is some rounds of one program on workers 0 to blocks-1 of every rank.
 type job struct {
 	program  []stage
 	blocks   int
@@ -43,7 +43,7 @@ type job struct {
 	ends   [][]atomic.Int64 // [round][rank] nanoseconds after the start
 	stop   atomic.Bool
 	failed atomic.Pointer[kernels.Failure]
-	begun  chan struct{} // closed at the first round; may be nil
+	begun  chan struct{} // closed at the first round, or nil
 	once   sync.Once
 }
 
@@ -53,7 +53,6 @@ type stage struct {
 	body   func(w *worker, l launch, set int) bool // false if the job has failed
 }
 
-// stages returns the program of one op: one launch, or two with mode=split.
 func stages(l launch, async, wait func(*worker, launch, int) bool) []stage {
 	if l.split {
 		return []stage{{l, async}, {l, wait}}
@@ -93,7 +92,7 @@ func (j *job) begin() {
 	})
 }
 
-// seconds returns the seconds of one call, [round][rank].
+// seconds returns [round][rank] for one call.
 func (j *job) seconds() [][]float64 {
 	out := make([][]float64, j.rounds)
 	for i, ends := range j.ends {
@@ -104,7 +103,6 @@ func (j *job) seconds() [][]float64 {
 	return out
 }
 
-// fail ends the job with its first failure.
 func (j *job) fail(f *kernels.Failure) {
 	j.failed.CompareAndSwap(nil, f)
 	j.end()
@@ -122,7 +120,7 @@ func (w *worker) loop() {
 	}
 }
 
-// hasFault reports whether this worker has fault f; only rank 0 has faults.
+// hasFault reports whether this worker has fault f. Only rank 0 has faults.
 func (w *worker) hasFault(f fault) bool { return w.job.fault == f && w.r.id == 0 }
 
 func (w *worker) run(j *job) {
@@ -165,14 +163,13 @@ func raise(word *atomic.Int64, v int64) {
 	}
 }
 
-// barrier lets n workers pass together, again and again.
 type barrier struct {
 	n          int64
 	waiting    atomic.Int64
 	generation atomic.Int64
 }
 
-// meet waits at a barrier. The last worker calls `last` before the others continue. It returns false if the job
+// meet waits at a barrier. The last worker calls `last` before the others continue. meet returns false if the job
 // has ended.
 func (w *worker) meet(b *barrier, phase string, last func()) bool {
 	g := b.generation.Load()
@@ -188,12 +185,11 @@ func (w *worker) meet(b *barrier, phase string, last func()) bool {
 	}, 2)
 }
 
-// polls is the number of checks before a worker sleeps: about 50 us, longer than a signal between running ranks.
+// polls is the number of checks before a worker sleeps, about 50 us.
 const polls = 256
 
-// await polls until ready is true. It yields after every poll, because there are more workers than cores. After
-// `patience` deadlines the job fails with hang's failure. Waits inside a rank have patience 2, so that the first
-// failure names the cause.
+// await polls until ready(). After `patience` deadlines the job fails with hang(). Waits inside a rank have patience 2:
+// then a wait for another rank, which names the cause, fails first.
 func (w *worker) await(ready func() bool, hang func() *kernels.Failure, patience int) bool {
 	for range polls {
 		if ready() {
@@ -220,7 +216,7 @@ func (w *worker) announce() {
 	w.job.notifier.notify()
 }
 
-// awaitCount polls a count word, resets it and returns the count. `expert` is -1 for a count of all experts.
+// awaitCount returns a count and resets its word. `expert` is -1 for a count of all experts.
 func (w *worker) awaitCount(word *atomic.Uint64, phase string, expert, source int) (int64, bool) {
 	var got uint64
 	ok := w.await(func() bool { got = word.Load(); return got != sentinel }, func() *kernels.Failure {
@@ -236,7 +232,8 @@ func (w *worker) awaitCount(word *atomic.Uint64, phase string, expert, source in
 	return int64(got), ok
 }
 
-// wait runs the receiving half of an op: some workers poll for counts, and those from l.waitBlocks on do the work.
+// wait runs the receiving half of an op: workers below l.pollers() poll for counts, and workers from l.waitBlocks on
+// do the work.
 func (w *worker) wait(l launch, set int, phase string, poll func(*worker, launch, int) bool, work func(*worker, launch, int)) bool {
 	if w.id < l.pollers() && !poll(w, l, set) {
 		return false

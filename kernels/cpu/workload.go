@@ -33,7 +33,6 @@ func checkWorkload(m ep.Machine, w *workloads.Workload) error {
 	return nil
 }
 
-// residentBytes estimates a session's memory: every row is in six places.
 func residentBytes(w *workloads.Workload) int64 {
 	if w.Problem.Op == ep.Activation {
 		return int64(w.Problem.Ranks) * w.BytesActivation()

@@ -1,7 +1,4 @@
-// Package vec holds the loops of the CPU backend that must run at the speed of memory. The results have the same
-// bits.
-//
-// NaNs with the default payload stay NaNs.
+// Package vec holds the CPU backend's fast loops. Vector code and portable code give the same bits.
 package vec
 
 import (
@@ -13,8 +10,8 @@ import (
 //go:embed *.go *.s
 var Sources embed.FS
 
-// Sum writes bf16(sum over k of weights[k] * rows[k]) to dst. Sums are float32, in the order of k, from zero.
-// Every row needs len(dst) values.
+// Sum writes bf16(sum over k of weights[k] * rows[k]) to dst. It adds in float32, in the order of k. Every row needs
+// len(dst) values.
 func Sum(dst []uint16, rows [][]uint16, weights []float32) {
 	done := sumVector(dst, rows, weights)
 	sumPortable(dst, rows, weights, done)
@@ -58,5 +55,4 @@ func round(x float32) uint16 {
 	return uint16((b + 0x7fff + b>>16&1) >> 16)
 }
 
-// aligned reports whether a pointer is a multiple of a vector's 32 bytes.
 func aligned(p *byte) bool { return uintptr(unsafe.Pointer(p))%32 == 0 }

@@ -10,7 +10,7 @@ import (
 
 var hasAVX2 = cpu.X86.HasAVX2
 
-// sumVector sums whole vectors, and returns the number of columns.
+// sumVector returns the number of summed columns.
 func sumVector(dst []uint16, rows [][]uint16, weights []float32) int {
 	n := len(dst) &^ 7
 	if !hasAVX2 || n == 0 || len(rows) == 0 {
@@ -23,7 +23,7 @@ func sumVector(dst []uint16, rows [][]uint16, weights []float32) int {
 	return n
 }
 
-// streamVector copies whole vectors to an aligned destination, and returns the bytes.
+// streamVector returns the number of copied bytes.
 func streamVector(dst, src []byte) int {
 	n := min(len(dst), len(src)) &^ 127
 	if !hasAVX2 || n == 0 || !aligned(unsafe.SliceData(dst)) {
@@ -33,14 +33,12 @@ func streamVector(dst, src []byte) int {
 	return n
 }
 
-// sumAVX2 sums rows (slice headers, 24 bytes apart) over cols columns, a
-// multiple of 8.
+// sumAVX2 sums n rows, given as slice headers. cols is a multiple of 8.
 //
 //go:noescape
 func sumAVX2(dst *uint16, rows *[]uint16, weights *float32, n, cols int)
 
-// streamAVX2 copies bytes, a multiple of 128, with non-temporal stores to a
-// 32-byte aligned destination, and fences.
+// streamAVX2 copies `bytes` bytes, a multiple of 128, with non-temporal stores and a fence. dst is 32-byte aligned.
 //
 //go:noescape
 func streamAVX2(dst, src *byte, bytes int)

@@ -2,7 +2,7 @@
 
 package vec
 
-// Race builds take this path too, because the race detector sees Go code only.
+// Race builds use these functions, because the race detector sees only Go code.
 
 func sumVector([]uint16, [][]uint16, []float32) int { return 0 }
 

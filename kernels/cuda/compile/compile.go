@@ -21,22 +21,20 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// CacheEnv names the environment variable of the cache's folder; "off" for none.
+// CacheEnv names the environment variable of the cache's folder. "off" means no cache.
 const CacheEnv = "EPBENCH_CACHE"
 
-// Compiler turns units (device sources with macros) into binaries for one architecture and keeps them on disk.
-// Several goroutines may use it, and several processes one folder.
+// Compiler compiles units for one architecture. Goroutines may share a Compiler, and processes may share its folder.
 type Compiler struct {
 	library *nvrtc.Library
 	arch    string
 	defines []string                 // NAME=VALUE, for every unit
-	cache   string                   // folder, or ""
+	cache   string                   // folder, or "" for none
 	running singleflight.Group       // compilations, by key
 	network func() (*network, error) // opened on the first call
 }
 
-// NewCompiler opens libnvrtc for an architecture in sources.ArchName's spelling. Every unit also gets the macros
-// `defines`.
+// NewCompiler opens libnvrtc for an architecture, spelled as by sources.ArchName. Every unit gets the macros `defines`.
 func NewCompiler(arch string, defines ...string) (*Compiler, error) {
 	l, err := nvrtc.Open()
 	if err != nil {
@@ -47,7 +45,6 @@ func NewCompiler(arch string, defines ...string) (*Compiler, error) {
 	return c, nil
 }
 
-// cacheFolder returns the folder of compiled units, or "" if none can be made.
 func cacheFolder() string {
 	dir := os.Getenv(CacheEnv)
 	if dir == "off" {
@@ -93,7 +90,7 @@ func (c *Compiler) CompileAll(units ...sources.Unit) ([][]byte, error) {
 	return out, g.Wait()
 }
 
-// Compile returns the binary of a unit. A source that does not compile is a Failure.
+// Compile returns the binary of a unit. If the source does not compile, the error is a Failure.
 func (c *Compiler) Compile(u sources.Unit) ([]byte, error) {
 	u.Defines = slices.Concat(u.Defines, c.defines)
 	key, err := u.Hash(c.arch, c.versions(u))
@@ -113,7 +110,7 @@ func (c *Compiler) Compile(u sources.Unit) ([]byte, error) {
 	return b.([]byte), err
 }
 
-// versions names the compiler and, for a unit that crosses hosts, the bridge. build reports its errors.
+// versions names the compiler and the bridge.
 func (c *Compiler) versions(u sources.Unit) string {
 	out := "nvrtc " + c.library.Version()
 	if !u.CrossesHosts() {
@@ -127,7 +124,7 @@ func (c *Compiler) versions(u sources.Unit) string {
 	return out + " " + name
 }
 
-// build compiles a unit, and links it if it crosses hosts. log holds the messages of ptxas.
+// build compiles and links a unit. `log` holds the messages of ptxas.
 func (c *Compiler) build(u sources.Unit) (cubin []byte, log string, err error) {
 	headers, err := sources.Closure(u.Source)
 	if err != nil {
@@ -145,7 +142,6 @@ func (c *Compiler) build(u sources.Unit) (cubin []byte, log string, err error) {
 
 func (c *Compiler) file(key string) string { return filepath.Join(c.cache, key+".cubin") }
 
-// load returns a binary of the cache, or nil.
 func (c *Compiler) load(key string) []byte {
 	if c.cache == "" {
 		return nil
@@ -157,7 +153,7 @@ func (c *Compiler) load(key string) []byte {
 	return b
 }
 
-// store writes a binary to the cache. The rename keeps load from an incomplete one.
+// store writes a binary to the cache. The rename keeps readers from incomplete files.
 func (c *Compiler) store(key string, b []byte) {
 	if c.cache == "" {
 		return
@@ -166,7 +162,7 @@ func (c *Compiler) store(key string, b []byte) {
 	if err != nil {
 		return
 	}
-	defer os.Remove(f.Name()) // gone after a rename
+	defer os.Remove(f.Name())
 	_, err = f.Write(b)
 	if errors.Join(err, f.Close()) == nil {
 		_ = os.Rename(f.Name(), c.file(key))

@@ -19,13 +19,12 @@ import (
 // networkSource is the only device source that calls NVSHMEM. Its binary is the bridge.
 const networkSource = "hosts/nvshmem.cuh"
 
-// network holds the linker and what units that cross hosts are linked to, for one architecture.
+// network holds a linker, and the parts that it adds to units that cross hosts.
 type network struct {
 	linker *nvrtc.Linker
 	parts  []nvrtc.Part
 }
 
-// openNetwork finds the libraries and the bridge.
 func (c *Compiler) openNetwork() (*network, error) {
 	folder, err := shmem.Folder()
 	if err != nil {
@@ -48,8 +47,7 @@ func (c *Compiler) openNetwork() (*network, error) {
 	}}, nil
 }
 
-// bridge returns the binary of networkSource: from NVSHMEM's folder, from the cache, or compiled. The folder's
-// file can come from another host that has the headers.
+// bridge takes the binary of networkSource from NVSHMEM's folder or from the cache, or compiles it.
 func (c *Compiler) bridge(folder string) ([]byte, error) {
 	name, err := c.bridgeName(folder)
 	if err != nil {
@@ -77,7 +75,7 @@ func (c *Compiler) bridge(folder string) ([]byte, error) {
 	return b, nil
 }
 
-// NetworkVersion returns the version of NVSHMEM, such as 3.8.0. The host library must have the same.
+// NetworkVersion returns the version of NVSHMEM, such as 3.8.0. The host library must have the same version.
 func (c *Compiler) NetworkVersion() (string, error) {
 	folder, err := shmem.Folder()
 	if err != nil {

@@ -10,10 +10,10 @@ import (
 	"github.com/epbench/epbench/kernels/cuda/sources"
 )
 
-// manyCores is the fewest processors for compiling ahead. With fewer it would delay units that are needed now.
+// manyCores is how many processors compiling ahead needs.
 const manyCores = 8
 
-// Queue compiles units into the cache in the background, about in order.
+// Queue compiles units into the cache in the background.
 type Queue struct {
 	compiler *Compiler
 	seen     map[string]bool
@@ -31,7 +31,7 @@ func NewQueue(c *Compiler) *Queue {
 	return q
 }
 
-// Add starts to compile a unit once. Compile reports its errors later. Only one goroutine may call Add.
+// Add starts to compile a unit. A later Compile reports errors. Only one goroutine may call Add.
 func (q *Queue) Add(u sources.Unit) {
 	key := u.Key()
 	if q.slots == nil || q.seen[key] {

@@ -1,11 +1,9 @@
-/* The kernels of common/align.cuh for ranks of several hosts. The words of the barrier are in the table that
- * hosts/transport.cuh describes. */
+/* The kernels of common/align.cuh for ranks of several hosts. Their words are in the table of hosts/transport.cuh. */
 #include "common/align.cuh"
 #include "hosts/transport.cuh"
 
-/* Waits until all ranks have begun the batch. It numbers alignments as ep_align does. A rank may begin the next
- * alignment while its signal of this alignment is still being sent. Therefore each signal adds 1 to a word, instead
- * of setting the word. */
+/* Waits until all ranks have begun the batch, as ep_align. A rank may begin the next alignment while a signal is
+ * still on its way, so signals add 1 to a word. */
 EP_ENTRY(32, 1) ep_align_hosts(const __grid_constant__ EpArgs a) {
   if (ep_gave_up(a)) return;
   EpControl *mine = a.control[0];
@@ -18,7 +16,6 @@ EP_ENTRY(32, 1) ep_align_hosts(const __grid_constant__ EpArgs a) {
   if (threadIdx.x == 0) mine->epoch = tag;
 }
 
-/* ep_stamp_hosts and ep_next_round_hosts do the same as ep_stamp and ep_next_round, with this rank's control[0]. */
 EP_ENTRY(32, 1) ep_stamp_hosts(const __grid_constant__ EpArgs a) {
   if (threadIdx.x != 0) return;
   const uint64_t row = static_cast<uint64_t>(a.control[0]->replay) * static_cast<uint64_t>(a.stamp_slots);

@@ -1,16 +1,15 @@
-/* The kernels that epcomm launches around calls, for ranks of several hosts. All are in one binary, because each
- * binary for several hosts contains NVSHMEM's device library. ep_agree_hosts compares calls in debug mode, as
- * ep_agree does, but sends its words over the network. */
+/* The kernels that epcomm launches around calls, for ranks of several hosts. One binary holds all, because each
+ * such binary contains NVSHMEM's device library. */
 #include "epcomm/calls.cuh"
 #include "hosts/align.cuh"
 
-/* Returns the offset of a word in region 0, which has [2, ranks] words like EpAgree.said: word [n & 1, r] is rank r's
- * description of call n. After them comes the number of calls compared so far. */
+/* Returns the offset of a word in region 0, which has [2, ranks] words: word [n & 1, r] is rank r's description of
+ * call n. Then comes the number of calls compared so far. */
 EP_DEVICE uint64_t ep_said_at(const EpArgs &a, uint32_t number, int32_t from) {
   return a.region[0] + 8ull * ((number & 1u) * static_cast<uint64_t>(a.ranks) + static_cast<uint64_t>(from));
 }
 
-/* Takes the arguments of ep_agree. One block of 32 threads. */
+/* Does the work of ep_agree over the network, with one block of 32 threads. */
 EP_ENTRY(32, 1) ep_agree_hosts(const __grid_constant__ EpArgs a) {
   if (ep_gave_up(a)) return;
   uint64_t *calls = ep_own_word(a, a.region[0] + 16ull * static_cast<uint64_t>(a.ranks));

@@ -1,4 +1,4 @@
-/* combine_hosts. Receivers wait until all rows have been counted, or with EP_ARRIVAL_DATA they poll each row. */
+/* Receivers wait until all rows have been counted, or with EP_ARRIVAL_DATA poll each row. */
 #ifdef EP_ARRIVAL_DATA
 #include "hosts/combine_ll.cuh"
 #else

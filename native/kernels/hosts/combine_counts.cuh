@@ -1,11 +1,10 @@
-/* Combine over hosts. It does what ep/combine.cuh does with algo direct: every row is sent back to its own slot at
- * the token's rank, and the rows are summed there in top-k order. With EP_ROUTE_RAIL each host sends sums, see
- * combine_rail.cuh. There is one kernel (ep_hosts_combine), or one for each half (ep_hosts_combine_async,
- * ep_hosts_combine_wait). A combine needs a dispatch with the same memory before it. */
+/* Combine over hosts. As with algo direct of ep/combine.cuh, every row is sent back to its own slot, and rows are
+ * summed in top-k order. With EP_ROUTE_RAIL each host sends sums, see combine_rail.cuh. A dispatch with the same
+ * memory must come before. */
 #include "hosts/combine_rail.cuh"
 
-/* Sends every rank the number of rows that it gets back from this rank, even if the number is 0. Every rank waits for
- * the numbers of all other ranks, so no rank can be a call ahead. Only block 0 sends. */
+/* Sends every rank the number of rows that it gets back, even 0. Every rank waits for all these numbers, so no
+ * rank can be a call ahead. Only block 0 sends. */
 EP_DEVICE void ep_announce_returns(const EpArgs &a) {
   const uint32_t call = ep_round(a);
   if (blockIdx.x != 0 || ep_drill_drops(a, a.rank * EP_LOCAL_EXPERTS)) return;
@@ -18,7 +17,7 @@ EP_DEVICE void ep_announce_returns(const EpArgs &a) {
   }
 }
 
-/* Returns the target of a row. Its rank is -1 if src_info names no slot, see ep_return_slot. */
+/* Returns the target of a row; its rank is -1 if src_info names no slot. */
 EP_DEVICE EpTarget ep_return_target(const EpArgs &a, int64_t row, uint32_t source) {
   const int32_t token = a.src_info[2 * row], k = a.src_info[2 * row + 1];
   if (token < 0 || token >= a.max_tokens || k < 0 || k >= EP_TOPK) return {-1, 0, 0, 0, 0};
@@ -29,9 +28,8 @@ EP_DEVICE EpTarget ep_return_target(const EpArgs &a, int64_t row, uint32_t sourc
           ep_host_at(a, EP_H_RETURNED, static_cast<uint64_t>(a.rank)), 1};
 }
 
-/* Sends rows back. Blocks take pairs of a local expert and a source in turn, and the warps of a block take the rows
- * of a pair in turn. The caller may overwrite the rows after the kernel has ended, so the kernel waits until the
- * network has read them. */
+/* Sends rows back. Blocks take (local expert, source) pairs in turn, and warps take a pair's rows. The kernel
+ * waits until the network has read the rows, because the caller may then overwrite them. */
 static __device__ void ep_hosts_return(const EpArgs &a) {
   ep_drill_delay(a);
   ep_span_stage(a, EP_STAGE_READY); /* it waits for no other rank */
@@ -49,7 +47,7 @@ static __device__ void ep_hosts_return(const EpArgs &a) {
   ep_span_stage(a, EP_STAGE_SENT);
 }
 
-/* Waits for all rows, as wait_for_all_arrivals does. The blocks 0 to wait_sms - 1 take the ranks in turn. */
+/* Waits for all rows. Blocks 0 to wait_sms - 1 take the ranks in turn. */
 static __device__ void ep_hosts_await_returns(const EpArgs &a) {
   const uint32_t call = ep_round(a);
   uint64_t *seen = ep_own_word(a, a.region[EP_H_RETURN_SEEN]);

@@ -1,14 +1,13 @@
-/* combine_hosts with arrival=data does over hosts what combine_ll with algo direct does. Every row is sent back to
- * its own slot at the token's rank, and the rows are summed there in top-k order. The kernel reads the route that
- * dispatch_hosts with arrival=data wrote. A call may follow another without a dispatch between them. There is one
- * kernel (ll_hosts_combine), or one for each half (ll_hosts_combine_async, ll_hosts_combine_wait). */
+/* combine_hosts with arrival=data does combine_ll's work over hosts, with algo direct: every row is sent back to
+ * its own slot, and rows are summed in top-k order. It reads the route that dispatch_hosts with arrival=data
+ * wrote. Combines may follow each other without a dispatch between them. */
 #define LL_HOSTS
 #define EP_DIRECT 1
 #include "hosts/ll_layout.cuh"
 #include "ll/route.cuh"
 #include "ll/column.cuh" /* after route.cuh, whose names it uses */
 
-/* Names that ll/combine_slots.cuh uses. Its functions store rows inside a host, and sum them. */
+/* Names that ll/combine_slots.cuh uses. */
 EP_DEVICE uint32_t ll_token_of(const LlRoute &r, uint32_t) { return __shfl_sync(EP_FULL_WARP, ll_row(r), EP_TOPK); }
 EP_DEVICE uint8_t *ll_return(const EpArgs &a, int owner, uint32_t call, uint32_t token, uint32_t k) {
   return ep_peer_heap(a, owner) + lh_return(a, call, token, k);
@@ -21,11 +20,9 @@ EP_DEVICE uint32_t ll_polled(const EpArgs &a, int32_t id, uint32_t) {
 
 static const uint32_t LH_FAR_RANKS = EP_RANKS - EP_PER_NODE;
 
-/* ---- sending ---- */
 
-/* Tells every rank that this rank began a call, and so has ended the call before. Then it waits until every rank has
- * begun the previous call. A rank that has begun the previous call has emptied the slots that this call fills.
- * Usually the words arrived long before. */
+/* Tells every rank that this rank began a call. Then waits until every rank has begun the previous call, and so
+ * has emptied the slots that this call fills. */
 static __device__ bool lh_begin(const EpArgs &a, const LlCall &c) {
   if (c.block == 0)
     for (int32_t rank = static_cast<int32_t>(threadIdx.x); rank < EP_RANKS; rank += static_cast<int32_t>(blockDim.x))
@@ -34,7 +31,8 @@ static __device__ bool lh_begin(const EpArgs &a, const LlCall &c) {
   bool ok = true;
   uint64_t got;
   for (int32_t rank = static_cast<int32_t>(threadIdx.x); rank < EP_RANKS; rank += static_cast<int32_t>(blockDim.x)) {
-    const uint64_t *now = ep_own_word(a, lh_started(a, c.number, rank)); /* the rank's word for this call; a rank that has begun this call began the previous one too */
+    const uint64_t *now = ep_own_word(a, lh_started(a, c.number, rank)); /* a rank that has begun this call began the
+                                                                            previous one too */
     ok = ok && ep_wait_for(a, lh_started(a, before, rank), {EP_PHASE_COMBINE_ASYNC, -1, rank}, before, &got, [before, now](uint64_t v) {
            return ep_reached(static_cast<uint32_t>(v), before) || ep_reached(static_cast<uint32_t>(ld_relaxed_sys(now)), before);
          });
@@ -44,9 +42,8 @@ static __device__ bool lh_begin(const EpArgs &a, const LlCall &c) {
   return true;
 }
 
-/* Returns a unit of sending, of a message of dispatch whose rows are sent back; `token` is the number of the message.
- * To another host a unit is all rows of the message; inside the host it is one chunk of each row. Consecutive units go
- * to different ranks, and each rank begins with the rank after itself. */
+/* Returns a unit of sending; `token` is the number of a message of dispatch. To another host a unit is all rows of
+ * the message, inside the host one chunk of each row. Consecutive units go to different ranks. */
 EP_DEVICE LlReturn lh_far_unit(const EpArgs &a, uint32_t unit) {
   const uint32_t ranks = LH_FAR_RANKS > 0 ? LH_FAR_RANKS : 1, place = static_cast<uint32_t>(a.rank % EP_PER_NODE);
   const uint32_t next_host = static_cast<uint32_t>((ep_node_of(a.rank) + 1) * EP_PER_NODE);
@@ -74,7 +71,7 @@ EP_DEVICE void lh_send_unit(const EpArgs &a, const LlCall &c, LlReturn r, bool f
   }
 }
 
-/* Returns the largest number of messages from one rank: of the ranks of this host, or of other hosts. */
+/* Returns the largest number of messages from one rank, of this host or of others. */
 EP_DEVICE uint32_t lh_most_messages(const EpArgs &a, bool near) {
   uint32_t most = 0;
   for (uint32_t s = lane_id(); s < EP_RANKS; s += 32)
@@ -82,7 +79,7 @@ EP_DEVICE uint32_t lh_most_messages(const EpArgs &a, bool near) {
   return __reduce_max_sync(EP_FULL_WARP, most);
 }
 
-/* Sends all units of this warp, units for other hosts first. */
+/* Sends all units of this warp, those for other hosts first. */
 static __device__ bool lh_combine_send(const EpArgs &a, const LlCall &c) {
   ep_drill_delay(a);
   if (!lh_begin(a, c)) return false;
@@ -95,20 +92,18 @@ static __device__ bool lh_combine_send(const EpArgs &a, const LlCall &c) {
   return true;
 }
 
-/* ---- receiving ---- */
 
-/* Waits until the rows of other hosts have arrived; one lane waits for each row. */
+/* Waits until the rows of other hosts have arrived, one in each lane. */
 EP_DEVICE bool lh_await_far(const EpArgs &a, const LlCall &c, uint32_t token, int32_t id) {
   bool ok = true;
   uint64_t got;
   if (id >= 0 && !ep_is_near(a, lh_owner(id)))
     ok = ep_wait_call(a, lh_return_flag(a, c.number, token, c.lane), {EP_PHASE_COMBINE_WAIT, id, lh_owner(id)}, c.number, 0, &got);
-  __syncwarp(); /* what one lane has acquired is visible to all */
+  __syncwarp(); /* all lanes see what one lane has acquired */
   return __all_sync(EP_FULL_WARP, ok);
 }
 
-/* Sums tokens. It also empties the slots of far rows, because in a later call the row may come from a near rank and is
- * then polled. */
+/* Sums tokens. It also empties the slots of far rows, which a later call may poll as near rows. */
 static __device__ void lh_combine_wait(const EpArgs &a, const LlCall &c) {
   for (uint32_t u = ll_from_top(c); u < static_cast<uint32_t>(a.tokens) * LL_CHUNKS; u += ll_all_warps(c)) {
     const uint32_t token = u / LL_CHUNKS, at = token * EP_TOPK + c.lane;
@@ -128,8 +123,8 @@ EP_ENTRY(EP_THREADS, 1) ll_hosts_combine_wait(const __grid_constant__ EpArgs a) 
   lh_run(a, [&](const LlCall &c) { lh_combine_wait(a, c); });
 }
 
-/* Sends rows back and sums the rows that arrive. The caller may overwrite the rows once the kernel has ended. So the
- * kernel waits for the network, but only after the sums, when most rows have been sent. */
+/* Sends rows back and sums the rows that arrive. It waits for the network last, because the caller may overwrite
+ * the rows once the kernel has ended. */
 EP_ENTRY(EP_THREADS, 1) ll_hosts_combine(const __grid_constant__ EpArgs a) {
   lh_run(a, [&](const LlCall &c) {
     if (lh_combine_send(a, c)) {

@@ -1,27 +1,25 @@
-/* combine over hosts with EP_ROUTE_RAIL. A token's rows on one host are summed on that host, and only the sum is sent
- * over the network. The ranks of a host write their rows for a token of another host to the token's collector. The
- * collector is the rank of their host that has the same place (number on its host) as the token's rank. The collector
- * sums the rows in f32, in top-k order.
+/* Combine over hosts with EP_ROUTE_RAIL. A token's rows on one host are summed on that host, and only the sum is
+ * sent over the network. The ranks of a host write their rows for a token of another host to the token's
+ * collector: the rank of their host with the place (number on its host) of the token's rank. The collector sums
+ * the rows in f32, in top-k order.
  *
- * A collector may have no expert of the token. Then it has no weights of the token from dispatch. So every rank sends
- * the ids and weights of its tokens to its collectors on the other hosts, in one put to each. From the ids a
- * collector also knows for which rows it must wait.
+ * A collector may have no expert of the token, and so no weights of it from dispatch. So every rank puts the ids
+ * and weights of its tokens to its collectors on the other hosts. The ids also say for which rows a collector must
+ * wait.
  *
- * Compile-time: EP_PARTIAL 0: a sum is sent as f32, without further rounding. 1: it is sent as BF16, with half the
- * bytes and one more rounding. If a host has only one row of a token, it sends the row itself. */
+ * With EP_PARTIAL 0 a sum is sent as f32, with 1 as BF16. The only row of a token on a host is sent itself. */
 #pragma once
 
 #include "common/partial.cuh"
 #include "hosts/layout.cuh"
-/* After layout.cuh: it uses the names of ep/layout.cuh. */
+/* After layout.cuh, because ep/layout.cuh has the same names. */
 #include "ep/combine_wait.cuh"
 
-/* Returns whether hosts send sums. Without router weights rows are not summed, and each row has to be sent. */
+/* Returns whether hosts send sums. Without router weights each row has to be sent. */
 EP_DEVICE bool ep_sums_by_host(const EpArgs &a) { return EP_ROUTE == EP_ROUTE_RAIL && EP_NODES > 1 && a.weights != nullptr; }
 
-/* ---- offsets in any rank's heap ---- */
 
-/* Returns the index of a token of the rank that has this rank's place on host `node`. */
+/* Returns the index of a token of the rank with this rank's place on host `node`. */
 EP_DEVICE uint64_t ep_rail_token(const EpArgs &a, int32_t node, uint64_t token) {
   return static_cast<uint64_t>(node) * static_cast<uint64_t>(a.max_tokens) + token;
 }
@@ -35,8 +33,8 @@ EP_DEVICE uint64_t ep_sum_at(const EpArgs &a, int32_t node, uint64_t token) {
 EP_DEVICE uint64_t ep_recipe_at(const EpArgs &a, int32_t node) {
   return a.region[EP_H_RECIPE] + static_cast<uint64_t>(node) * ((8ull * static_cast<uint64_t>(a.max_tokens) * EP_TOPK + 15) / 16 * 16);
 }
-/* Words of EP_H_RAIL_WORDS: [N] announcements of recipes; [N, T] number of the call whose sum has arrived; [N, T, K]
- * number of the call whose row has arrived. */
+/* Words of EP_H_RAIL_WORDS: [N] announcements of recipes; [N, T] call whose sum has arrived; [N, T, K] call whose
+ * row has arrived. */
 EP_DEVICE uint64_t ep_recipe_word(const EpArgs &a, int32_t node) { return ep_host_at(a, EP_H_RAIL_WORDS, static_cast<uint64_t>(node)); }
 EP_DEVICE uint64_t ep_sum_word(const EpArgs &a, int32_t node, uint64_t token) {
   return ep_host_at(a, EP_H_RAIL_WORDS, EP_NODES + ep_rail_token(a, node, token));
@@ -46,10 +44,9 @@ EP_DEVICE uint64_t ep_gather_word(const EpArgs &a, int32_t node, uint64_t token,
   return ep_host_at(a, EP_H_RAIL_WORDS, EP_NODES + sums + ep_rail_token(a, node, token) * EP_TOPK + k);
 }
 
-/* ---- sending ---- */
 
-/* Sends weight << 32 | expert of every selection to the collectors of this rank; one block calls it. The copy that is
- * sent is not changed before the next call. */
+/* Sends weight << 32 | expert of every selection to this rank's collectors, with one block. The sent copy stays
+ * until the next call. */
 static __device__ void ep_send_recipe(const EpArgs &a) {
   const int32_t here = ep_node_of(a.rank);
   const uint32_t selections = static_cast<uint32_t>(a.tokens) * EP_TOPK;
@@ -65,13 +62,12 @@ static __device__ void ep_send_recipe(const EpArgs &a) {
   }
 }
 
-/* Returns the target of a row for a token of another host: the token's collector on this host. */
+/* Returns the target of a row for a token of another host: its collector. */
 EP_DEVICE EpTarget ep_collector_target(const EpArgs &a, int32_t source, uint64_t token, uint32_t k) {
   const int32_t collector = ep_node_of(a.rank) * EP_PER_NODE + source % EP_PER_NODE, node = ep_node_of(source);
   return {collector, EP_NET_SET, ep_gather_at(a, node, token, k), ep_gather_word(a, node, token, k), ep_round(a)};
 }
 
-/* ---- summing ---- */
 
 /* Adds one vector of the rows at the top-k positions in `which` to acc, in the order of positions. Lane k has the
  * address of the row of position k, and its weight. */
@@ -94,8 +90,7 @@ EP_DEVICE void ep_add_rows(float (&acc)[8], uint64_t row, float weight, uint32_t
   }
 }
 
-/* Stores a vector of a sum. An f32 sum takes two rows: of each eight elements four are in the first row and four in
- * the second. */
+/* Stores a vector of a sum. An f32 sum takes two rows: of each eight elements four go to each. */
 EP_DEVICE void ep_store_sum(uint8_t *to, const float (&x)[8], uint32_t vector) {
 #pragma unroll
   for (uint32_t p = 0; p < EP_PIECES; p++) reinterpret_cast<uint4 *>(to + p * EP_ROW_BYTES)[vector] = partial_pack(x, p);
@@ -109,10 +104,9 @@ EP_DEVICE void ep_add_sum(PartialSum &s, const uint8_t *from, uint32_t vector) {
   partial_add_pieces(s, ~0u, pieces);
 }
 
-/* ---- the collector ---- */
 
-/* Waits for the rows of a token of host `node` that are on this host, sums them in place, and sends the sum to the
- * token's rank by a put; one warp calls it. */
+/* Waits for the rows of a token of host `node` on this host, sums them in place, and puts the sum to the token's
+ * rank, with one warp. */
 EP_DEVICE bool ep_collect_token(const EpArgs &a, int32_t node, uint32_t token, uint32_t call) {
   const uint32_t k = lane_id();
   const uint64_t *recipe = ep_own_word(a, ep_recipe_at(a, node)) + static_cast<uint64_t>(token) * EP_TOPK;
@@ -122,7 +116,7 @@ EP_DEVICE bool ep_collect_token(const EpArgs &a, int32_t node, uint32_t token, u
   const uint32_t here = __ballot_sync(EP_FULL_WARP, mine);
   uint64_t got;
   const bool ok = !mine || ep_wait_call(a, ep_gather_word(a, node, token, k), {EP_PHASE_COMBINE_WAIT, expert, owner}, call, 0, &got);
-  __syncwarp(); /* what one lane has acquired is visible to all */
+  __syncwarp(); /* all lanes see what one lane has acquired */
   if (!__all_sync(EP_FULL_WARP, ok)) return false;
   if (here == 0) return true;
   const bool alone = (here & (here - 1)) == 0;
@@ -142,7 +136,7 @@ EP_DEVICE bool ep_collect_token(const EpArgs &a, int32_t node, uint32_t token, u
   return true;
 }
 
-/* Collects all tokens of other hosts. Warps take the tokens in turn, beginning with the tokens of the next host. */
+/* Collects all tokens of other hosts, from the next host on. Warps take tokens in turn. */
 static __device__ bool ep_collect(const EpArgs &a, uint32_t block, uint32_t blocks) {
   const uint32_t call = ep_round(a);
   for (int32_t turn = 1; turn < EP_NODES; turn++) {
@@ -159,17 +153,16 @@ static __device__ bool ep_collect(const EpArgs &a, uint32_t block, uint32_t bloc
   return true;
 }
 
-/* ---- the token's rank ---- */
 
-/* The parts of a token's sum. Lane k has the address of the part of top-k position k. A position without a bit in
- * either mask is masked, or its row is part of another position's sum. */
+/* The parts of a token's sum. Lane k has the address of top-k position k's part. A position in neither mask is
+ * masked, or part of another position's sum. */
 struct EpParts {
   uint64_t at;
   float weight;
   uint32_t rows, sums; /* rows: positions with a row; sums: the first position of each host's sum */
 };
 
-/* Waits for the sums of other hosts; rows of this host have arrived already. */
+/* Waits for the sums of other hosts. */
 EP_DEVICE bool ep_await_parts(const EpArgs &a, int64_t token, EpParts *p) {
   const uint32_t k = lane_id();
   const int32_t expert = k < EP_TOPK ? a.topk_ids[token * EP_TOPK + k] : -1;
@@ -179,7 +172,7 @@ EP_DEVICE bool ep_await_parts(const EpArgs &a, int64_t token, EpParts *p) {
   const uint64_t t = static_cast<uint64_t>(token);
   uint64_t got;
   const bool ok = !far || ep_wait_call(a, ep_sum_word(a, node, t), {EP_PHASE_COMBINE_WAIT, -1, ep_rail(a, node)}, ep_round(a), 0, &got);
-  __syncwarp(); /* what one lane has acquired is visible to all */
+  __syncwarp(); /* all lanes see what one lane has acquired */
   p->at = reinterpret_cast<uint64_t>(ep_own_heap(a) + (far ? ep_sum_at(a, node, t) : a.region[EP_H_RETURN] + combine_buf_layout(t, k)));
   p->weight = k < EP_TOPK ? a.weights[token * EP_TOPK + k] : 0.0f;
   p->rows = __ballot_sync(EP_FULL_WARP, node >= 0 && (!far || alone));
@@ -187,7 +180,7 @@ EP_DEVICE bool ep_await_parts(const EpArgs &a, int64_t token, EpParts *p) {
   return __all_sync(EP_FULL_WARP, ok);
 }
 
-/* Finishes one chunk of one token: adds rows in top-k order, then the sums of hosts. One warp calls it. */
+/* Finishes one chunk of one token, with one warp: adds rows in top-k order, then the sums of hosts. */
 EP_DEVICE bool ep_finish_chunk(const EpArgs &a, int64_t token, uint32_t chunk) {
   EpParts p;
   if (!ep_await_parts(a, token, &p)) return false;
@@ -208,7 +201,7 @@ EP_DEVICE bool ep_finish_chunk(const EpArgs &a, int64_t token, uint32_t chunk) {
   return true;
 }
 
-/* Finishes all tokens. With EP_ROUTE_DIRECT reduce_and_copy_to_output does this. */
+/* Finishes all tokens, in place of reduce_and_copy_to_output. */
 EP_DEVICE void ep_finish_tokens(const EpArgs &a, uint32_t block, uint32_t blocks) {
   if (!ep_await_go(a, block)) return;
   const int64_t chunks = ep_row_chunks(a), step = static_cast<int64_t>(blocks) * warps_in_block();
@@ -216,8 +209,8 @@ EP_DEVICE void ep_finish_tokens(const EpArgs &a, uint32_t block, uint32_t blocks
     if (!ep_finish_chunk(a, u / chunks, static_cast<uint32_t>(u % chunks))) return;
 }
 
-/* Collects all tokens of other hosts and finishes this rank's tokens. Then it waits for the network, because the next
- * call may overwrite the memory that the network reads. */
+/* Collects and finishes tokens. Then it waits for the network, because the next call may overwrite the memory that
+ * the network reads. */
 static __device__ void ep_collect_and_finish(const EpArgs &a, uint32_t block, uint32_t blocks) {
   const bool ok = ep_collect(a, block, blocks);
   if (__syncthreads_or(!ok)) return;

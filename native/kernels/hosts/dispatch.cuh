@@ -1,5 +1,4 @@
-/* dispatch_hosts. Receivers wait until all messages have been counted, or with EP_ARRIVAL_DATA they poll each
- * message. */
+/* Receivers wait until all messages have been counted, or with EP_ARRIVAL_DATA poll each message. */
 #ifdef EP_ARRIVAL_DATA
 #include "hosts/dispatch_ll.cuh"
 #else

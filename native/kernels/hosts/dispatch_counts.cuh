@@ -1,14 +1,9 @@
-/* Dispatch over hosts. As in ep/dispatch.cuh there is one kernel (ep_hosts_dispatch), or one for each half
- * (ep_hosts_dispatch_async, ep_hosts_dispatch_wait). All blocks of a grid must run at the same time, and all ranks
- * must launch with the same parameters.
- *
- * The buffers may be used again after a combine on all ranks. If two dispatches have no combine between them, they
- * need a barrier of all ranks between them. */
+/* Dispatch over hosts. All blocks of a grid must run at the same time, and all ranks must launch with the same
+ * parameters. Between two dispatches, all ranks must make a combine or a barrier. */
 #include "hosts/dispatch_send.cuh"
 
-/* ---- forwarding ---- */
 
-/* Forwards message `slot` of host `node` to the ranks of this host that have its experts. One warp calls it. */
+/* Forwards message `slot` of host `node` to the ranks of this host that have its experts, with one warp. */
 EP_DEVICE bool ep_forward_message(const EpArgs &a, int32_t node, uint32_t slot, uint32_t call) {
   const uint64_t at = static_cast<uint64_t>(node) * static_cast<uint64_t>(a.max_tokens) + slot;
   const int32_t source = ep_rail(a, node);
@@ -40,9 +35,9 @@ EP_DEVICE bool ep_forward_message(const EpArgs &a, int32_t node, uint32_t slot, 
   return true;
 }
 
-/* Forwards messages of other hosts. The first EP_RELAY_WARPS warps of every copying block take chunks of
- * EP_RELAY_CHUNK messages in turn; they begin with the messages of the next host. They wait for no other warp of this
- * rank. So there is no deadlock between ranks, whatever else a block has to do before or after it forwards. */
+/* Forwards messages of other hosts, from the next host on. The first EP_RELAY_WARPS warps of every copying block
+ * take chunks of EP_RELAY_CHUNK messages in turn. They wait for no other warp of this rank, so ranks cannot
+ * deadlock. */
 EP_DEVICE bool ep_forward(const EpArgs &a, uint32_t block, uint32_t blocks) {
   const uint32_t call = ep_round(a), warps = min(static_cast<uint32_t>(EP_RELAY_WARPS), warps_in_block());
   if (warp_id() >= warps) return true;
@@ -62,7 +57,6 @@ EP_DEVICE bool ep_forward(const EpArgs &a, uint32_t block, uint32_t blocks) {
   return true;
 }
 
-/* ---- receiving ---- */
 
 /* Waits for every message of every source. */
 EP_DEVICE bool ep_collect_messages(const EpArgs &a, const EpOffsets &o) {

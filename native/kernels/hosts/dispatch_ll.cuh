@@ -1,21 +1,16 @@
-/* dispatch_hosts with arrival=data does the work of dispatch_ll between hosts. ll_layout.cuh describes the protocol.
- * There is one kernel (ll_hosts_dispatch), or one kernel to send (ll_hosts_dispatch_async) and one to receive
- * (ll_hosts_dispatch_wait).
- *
- * Compile-time: EP_PART_BYTES, message bytes that a receiving or forwarding warp handles at a time (a part);
- * EP_ROUTE, see topology.cuh. */
+/* dispatch_hosts with arrival=data does the work of dispatch_ll between hosts. ll_layout.cuh describes the
+ * protocol. EP_PART_BYTES: message bytes that a receiving or forwarding warp handles at a time (a part). */
 #include "hosts/dispatch_ll_send.cuh"
 #include "ll/offsets.cuh"
 
 static const uint32_t LH_PART = EP_PART_BYTES / LL_WARP_BYTES; /* vectors of a lane */
 static const uint32_t LH_PARTS = (EP_VECTORS + 32 * LH_PART - 1) / (32 * LH_PART);
 
-/* ---- counts ---- */
 
 struct LhArrived {
-  uint32_t rows[EP_RANKS][EP_LOCAL_EXPERTS]; /* number of rows received; ll_offsets replaces it by the first row of each segment */
+  uint32_t rows[EP_RANKS][EP_LOCAL_EXPERTS]; /* rows received; after ll_offsets the first row of each segment */
   uint32_t messages[EP_RANKS];
-  uint32_t relayed[EP_RANKS]; /* number of messages of the source that a rank of this host forwards */
+  uint32_t relayed[EP_RANKS]; /* messages of the source that a rank of this host forwards */
 };
 
 /* Returns the address in shared memory for a word of LH_COUNTS. */
@@ -24,7 +19,7 @@ EP_DEVICE uint32_t *lh_arrived(LhArrived &s, uint32_t source, uint32_t word) {
   return word < LL_COUNT_WORDS ? &s.messages[source] : &s.relayed[source];
 }
 
-/* Waits for the counts of far sources (ranks of other hosts), one thread for each source. */
+/* Waits for the counts of far sources (ranks of other hosts), one in each thread. */
 EP_DEVICE bool lh_await_far_counts(const EpArgs &a, const LlCall &c) {
   bool ok = true;
   for (uint32_t source = threadIdx.x; source < EP_RANKS; source += blockDim.x) {
@@ -35,8 +30,7 @@ EP_DEVICE bool lh_await_far_counts(const EpArgs &a, const LlCall &c) {
   return __syncthreads_or(!ok) == 0;
 }
 
-/* Reads all counts: polls each word until it belongs to this call. The counts of far sources have arrived already.
- * Every block calls it, as in dispatch_ll. */
+/* Reads all counts, in every block: polls each word until it belongs to this call. */
 static __device__ bool lh_await_counts(const EpArgs &a, const LlCall &c, LhArrived &s) {
   if (!lh_await_far_counts(a, c)) return false;
   bool ok = true;
@@ -55,7 +49,6 @@ static __device__ bool lh_await_counts(const EpArgs &a, const LlCall &c, LhArriv
   return true;
 }
 
-/* ---- messages ---- */
 
 struct LhPart {
   uint32_t source, message, first; /* first: this lane's first vector */
@@ -73,15 +66,13 @@ EP_DEVICE LhPart lh_part(uint32_t job, uint32_t sources) {
   return p;
 }
 
-/* Returns in lane k the expert at top-k position k of the token, whichever rank has this expert; -1 if the position is
- * masked. */
+/* Returns in lane k the expert at the token's top-k position k, or -1. */
 EP_DEVICE int32_t lh_expert(const LlCall &c, const LhPart &p) {
   const uint32_t place = static_cast<uint32_t>(p.head);
   return c.lane < EP_TOPK && place != LL_NOWHERE ? static_cast<int32_t>(place >> LL_PLACE_BITS) : -1;
 }
 
-/* Polls header and data together, because polling them one after the other would cost two latencies. Then empties the
- * slot. */
+/* Polls header and data together, to wait only once for memory. Then empties the slot. */
 EP_DEVICE bool lh_take_polled(const EpArgs &a, const LlCall &c, LhPart &p, uint8_t *slot) {
   const uint64_t *header = ep_own_word(a, lh_header(a, c.number, p.source, p.message)) + c.lane;
   EpSpin spin;
@@ -96,13 +87,13 @@ EP_DEVICE bool lh_take_polled(const EpArgs &a, const LlCall &c, LhPart &p, uint8
   return true;
 }
 
-/* Waits for the word that a put sets, and only then reads the data of the put. */
+/* Waits for the word that a put sets, and only then reads the put's data. */
 EP_DEVICE bool lh_take_put(const EpArgs &a, const LlCall &c, LhPart &p, uint8_t *slot) {
   bool ok = true;
   uint64_t got;
   if (c.lane == 0)
     ok = ep_wait_call(a, lh_flag(a, c.number, p.source, p.message), {EP_PHASE_DISPATCH_WAIT, -1, static_cast<int32_t>(p.source)}, c.number, 0, &got);
-  __syncwarp(); /* what lane 0 has acquired is visible to all */
+  __syncwarp(); /* all lanes see what lane 0 has acquired */
   if (!__all_sync(EP_FULL_WARP, ok)) return false;
   const uint64_t *header = reinterpret_cast<const uint64_t *>(slot + LH_HEAD_AT);
   p.head = c.lane < LH_HEAD ? ld_relaxed_sys(header + c.lane) : 0;
@@ -110,8 +101,8 @@ EP_DEVICE bool lh_take_put(const EpArgs &a, const LlCall &c, LhPart &p, uint8_t 
   return true;
 }
 
-/* Copies a part to the row of each of the token's experts on this rank. With the first part of a message it also
- * records the token of each row, and the route for combine. */
+/* Copies a part to the row of each of the token's experts on this rank. With a message's first part it also
+ * records each row's token, and the route for combine. */
 EP_DEVICE void lh_copy_part(const EpArgs &a, const LlCall &c, const LhArrived &s, const LhPart &p) {
   const uint32_t place = static_cast<uint32_t>(p.head);
   const int32_t expert = lh_expert(c, p);
@@ -129,18 +120,16 @@ EP_DEVICE void lh_copy_part(const EpArgs &a, const LlCall &c, const LhArrived &s
   a.src_info[2 * static_cast<uint64_t>(row) + 1] = static_cast<int32_t>(c.lane);
 }
 
-/* ---- forwarding, with EP_ROUTE_RAIL ---- */
 
 static const uint32_t LH_FAR_HOSTS = EP_NODES > 1 ? EP_NODES - 1 : 1;
 
-/* Returns a rank of the host that comes n + 1 hosts after this rank's host; host 0 follows the last. The returned rank
- * has the same number on its host as this rank on its own. */
+/* Returns the rank with this rank's place on the host n + 1 hosts after this one, cyclically. */
 EP_DEVICE uint32_t lh_behind(const EpArgs &a, uint32_t n) {
   return static_cast<uint32_t>(ep_rail(a, (ep_node_of(a.rank) + 1 + static_cast<int32_t>(n)) % EP_NODES));
 }
 
-/* Stores a part on each rank of this host that has any of the token's experts, as a sender on this host would. No
- * word of the part is all ones, because the sender has replaced such words. */
+/* Stores a part on each rank of this host that has any of the token's experts. The sender has replaced words of
+ * all ones. */
 EP_DEVICE void lh_store_part(const EpArgs &a, const LlCall &c, const LhPart &p, uint8_t *relayed) {
   const uint32_t number = c.lane < EP_TOPK ? ld_relaxed_sys(reinterpret_cast<const uint32_t *>(relayed + LH_NUMBERS_AT) + c.lane) : 0;
   const int32_t owner = lh_owner(lh_expert(c, p));
@@ -156,10 +145,9 @@ EP_DEVICE void lh_store_part(const EpArgs &a, const LlCall &c, const LhPart &p, 
   }
 }
 
-/* Forwards the messages that other hosts put to this rank. A warp forwards before it receives. While it forwards,
- * it waits for senders only. Senders wait for no rank, so no two ranks wait for each other. The first warps get the
- * first messages to forward, and the last warps the first messages to receive. So if there are few messages, no warp
- * does both. */
+/* Forwards the messages that other hosts put to this rank. A warp forwards before it receives, and then waits only
+ * for senders, which wait for no rank. The first warps get the first messages to forward, and the last warps the
+ * first messages to receive, so with few messages no warp does both. */
 EP_DEVICE bool lh_forward(const EpArgs &a, const LlCall &c, const LhArrived &s) {
   uint32_t most = 0;
   for (uint32_t n = 0; n < LH_FAR_HOSTS; n++) most = max(most, s.relayed[lh_behind(a, n)]);
@@ -174,7 +162,6 @@ EP_DEVICE bool lh_forward(const EpArgs &a, const LlCall &c, const LhArrived &s) 
   return true;
 }
 
-/* ---- receiving ---- */
 
 EP_DEVICE bool lh_take(const EpArgs &a, const LlCall &c, LhPart &p) {
   uint8_t *slot = ep_own_heap(a) + lh_slot(a, c.number, p.source, p.message);

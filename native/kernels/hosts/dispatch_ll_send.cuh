@@ -1,19 +1,17 @@
 /* First half of dispatch_hosts with arrival=data. A block sends one token at a time: to near ranks (on this host)
- * with stores, and to each far rank (on another host) with a put, or with the rail to each other host with one put.
- * The last block sends the counts to every rank. */
+ * with stores, and to each far rank (on another host), or with the rail to each other host, with one put. The last
+ * block sends the counts. */
 #pragma once
 
 #include "common/message.cuh"
 #include "hosts/ll_layout.cuh"
 
-/* Returns in lane k the expert of top-k position k, -1 if there is none. */
 EP_DEVICE int32_t lh_id(const EpArgs &a, uint32_t token) {
   return lane_id() < EP_TOPK ? a.topk_ids[token * EP_TOPK + lane_id()] : -1;
 }
 
-/* Returns whether a fault drill (a fault that is caused on purpose) omits the counts for rank `owner`. The drill
- * loses data for an expert. With route direct the counts for the expert's rank are not sent. With the rail the
- * messages to the expert's host are not sent, and the forwarding rank waits for them. */
+/* Returns whether a fault drill (a fault caused on purpose) omits the counts for rank `owner`. With the rail the
+ * drill omits messages instead, and the forwarding rank waits. */
 EP_DEVICE bool lh_loses_counts(const EpArgs &a, int32_t owner) {
   return EP_ROUTE == EP_ROUTE_DIRECT && a.drop_signal > 0 && lh_owner(a.drop_signal - 1) == owner;
 }
@@ -21,12 +19,11 @@ EP_DEVICE bool lh_loses_message(const EpArgs &a, int32_t rank) {
   return EP_ROUTE == EP_ROUTE_RAIL && a.drop_signal > 0 && ep_node_of(lh_owner(a.drop_signal - 1)) == ep_node_of(rank);
 }
 
-/* ---- counts ---- */
 
 struct LhCounted {
-  uint32_t rows[EP_EXPERTS];   /* number of rows for each expert */
-  uint32_t messages[EP_RANKS]; /* number of messages for each rank */
-  uint32_t relayed[EP_NODES];  /* number of relayed messages to each host */
+  uint32_t rows[EP_EXPERTS];   /* rows for each expert */
+  uint32_t messages[EP_RANKS]; /* messages for each rank */
+  uint32_t relayed[EP_NODES];  /* relayed messages to each host */
 };
 
 static __device__ void lh_count_all(const EpArgs &a, LhCounted &s) {
@@ -46,15 +43,15 @@ static __device__ void lh_count_all(const EpArgs &a, LhCounted &s) {
   __syncthreads();
 }
 
-/* Returns a word of LH_COUNTS for a rank. All ranks of a host get the number of messages that are relayed to the
- * host. Ranks that forward nothing see from it that the call used the rail, see lh_headers_used. */
+/* Returns a word of LH_COUNTS for a rank. All ranks of a host get the number of relayed messages, from which they
+ * see that the call used the rail (lh_headers_used). */
 EP_DEVICE uint32_t lh_count(const LhCounted &s, uint32_t owner, uint32_t word) {
   if (word < EP_LOCAL_EXPERTS) return s.rows[owner * EP_LOCAL_EXPERTS + word];
   return word < LL_COUNT_WORDS ? s.messages[owner] : s.relayed[owner / EP_PER_NODE];
 }
 
-/* Sends every rank the number of messages, and of rows for each of its experts, that it gets from this rank. A near
- * rank polls these words. A far rank receives them in one put, which the fault drill omits. */
+/* Sends every rank the number of its messages, and of rows for each of its experts. A far rank receives them in
+ * one put, which the fault drill omits. */
 static __device__ void lh_announce(const EpArgs &a, const LlCall &c) {
   __shared__ LhCounted s;
   lh_count_all(a, s);
@@ -77,26 +74,23 @@ static __device__ void lh_announce(const EpArgs &a, const LlCall &c) {
   }
 }
 
-/* ---- tokens ---- */
 
 /* Lane k: the message and header word for top-k position k. Lane EP_TOPK: the header's last word. */
 struct LhTarget {
-  int32_t rank;     /* receiver of the message that this position begins, -1 if it begins none */
+  int32_t rank;     /* receiver of the message that this position begins, or -1 */
   uint32_t message; /* number of this message */
-  int32_t put;      /* receiver of the put that this position begins, -1 if it begins none */
+  int32_t put;      /* receiver of the put that this position begins, or -1 */
   uint32_t number;  /* number of the put's message at the receiver */
   uint64_t head;    /* header word */
 };
 
-/* Numbers of earlier tokens, for each top-k position of a token. rows: tokens that have the position's expert;
- * messages: tokens that have any expert of its rank; relayed, under EP_ROUTE_RAIL: tokens that have any expert of its
- * host. */
+/* For each top-k position of a token, the number of earlier tokens with its expert (rows), with any expert of its
+ * rank (messages), or of its host (relayed). */
 struct LhEarlier {
   uint32_t rows[EP_TOPK], messages[EP_TOPK], relayed[EP_TOPK];
 };
 
-/* Counts earlier tokens. No atomics of several blocks are used, so that rows have the order of tokens in every
- * run. */
+/* Counts earlier tokens, without atomics of several blocks, so that every run gives the same rows. */
 static __device__ void lh_count_earlier(const EpArgs &a, LhEarlier &s, uint32_t token, int32_t id) {
   if (threadIdx.x < EP_TOPK) s.rows[threadIdx.x] = s.messages[threadIdx.x] = s.relayed[threadIdx.x] = 0;
   __syncthreads();
@@ -145,7 +139,7 @@ EP_DEVICE LhTarget lh_target(const EpArgs &a, LhEarlier &s, uint32_t token) {
   return t;
 }
 
-/* Returns the positions that begin a message to a near rank, one bit for each. */
+/* Returns the positions that begin a message to a near rank, as bits. */
 EP_DEVICE uint32_t lh_begun_near(const EpArgs &a, const LhTarget &t) {
   return __ballot_sync(EP_FULL_WARP, t.rank >= 0 && ep_is_near(a, t.rank));
 }
@@ -153,13 +147,13 @@ EP_DEVICE uint32_t lh_begun_near(const EpArgs &a, const LhTarget &t) {
 EP_DEVICE int32_t lh_rank_at(const LhTarget &t, uint32_t position) { return __shfl_sync(EP_FULL_WARP, t.rank, position); }
 EP_DEVICE uint32_t lh_message_at(const LhTarget &t, uint32_t position) { return __shfl_sync(EP_FULL_WARP, t.message, position); }
 
-/* Stores a header at a rank of this host. Lane k stores word k. */
+/* Stores a header at a rank of this host; lane k stores word k. */
 EP_DEVICE void lh_store_header(const EpArgs &a, const LlCall &c, int32_t rank, uint32_t source, uint32_t message, uint64_t head) {
   uint64_t *to = reinterpret_cast<uint64_t *>(ep_peer_heap(a, rank) + lh_header(a, c.number, source, message));
   if (c.lane < LH_HEAD) st_relaxed_sys(to + c.lane, head);
 }
 
-/* Sends a token's header to near ranks, and stages it for the network; one warp calls it. */
+/* Sends a token's header to near ranks, and stages it for the network, with one warp. */
 EP_DEVICE void lh_send_header(const EpArgs &a, const LlCall &c, const LhTarget &t, uint32_t token, uint32_t near) {
   uint8_t *staged = ep_own_heap(a) + lh_send(a, c.number, token);
   if (c.lane < LH_HEAD) reinterpret_cast<uint64_t *>(staged + LH_HEAD_AT)[c.lane] = t.head;
@@ -170,8 +164,8 @@ EP_DEVICE void lh_send_header(const EpArgs &a, const LlCall &c, const LhTarget &
   }
 }
 
-/* Sends the vectors of a token to every near rank and, if the token has far ranks, copies them to LH_SEND for the
- * network. Each thread of the block handles one vector at a time. */
+/* Sends a token's vectors to every near rank and, for far ranks, copies them to LH_SEND. Each thread of the block
+ * handles one vector at a time. */
 EP_DEVICE void lh_send_vectors(const EpArgs &a, const LlCall &c, const LhTarget &t, uint32_t token, uint32_t near, bool far) {
   for (uint32_t first = 32 * c.warp; first < EP_VECTORS; first += blockDim.x) {
     const uint32_t vector = first + c.lane;
@@ -199,8 +193,8 @@ EP_DEVICE void lh_put_messages(const EpArgs &a, const LlCall &c, const LhTarget 
   }
 }
 
-/* Sends tokens; all blocks but the last call it. It may overwrite what LH_SEND had two calls ago: the network has
- * read it, because the receivers have ended that call, see ll_layout.cuh. */
+/* Sends tokens, in all blocks but the last. LH_SEND is free: the receivers have ended the call of two calls ago,
+ * so the network has read its data. */
 static __device__ void lh_send_tokens(const EpArgs &a, const LlCall &c) {
   __shared__ LhEarlier s;
   for (uint32_t token = c.block; token < static_cast<uint32_t>(a.tokens); token += c.blocks - 1) {
@@ -213,17 +207,16 @@ static __device__ void lh_send_tokens(const EpArgs &a, const LlCall &c) {
   }
 }
 
-/* Returns the number of headers of a source that an earlier call used. A far source uses headers only with the rail,
- * and then it has relayed at least one message. */
+/* Returns the number of headers of a source that a call used. A far source uses headers only with the rail, and
+ * then relays at least one message. */
 EP_DEVICE uint32_t lh_headers_used(const EpArgs &a, uint32_t call, uint32_t source) {
   const uint64_t *counts = ep_own_word(a, lh_counts(a, call, source));
   const uint32_t messages = static_cast<uint32_t>(counts[EP_LOCAL_EXPERTS]), relayed = static_cast<uint32_t>(counts[LL_COUNT_WORDS]);
   return relayed > 0 || ep_is_near(a, static_cast<int32_t>(source)) ? messages : 0;
 }
 
-/* Clears the headers that the previous call used, because the call after the next one uses the same set. The previous
- * call's counts determine the number of headers and the route of that call. The lanes of a warp load these counts
- * together. */
+/* Clears the headers of the previous call, because the call after the next one uses the same set. The previous
+ * call's counts say how many there are; a warp's lanes load these counts together. */
 static __device__ void lh_clear_headers(const EpArgs &a, const LlCall &c) {
   const uint32_t before = ep_number_before(c.number);
   for (uint32_t first = 0; first < EP_RANKS; first += 32) {

@@ -1,6 +1,6 @@
-/* First half of dispatch over hosts. Some blocks send tokens; others, the monitors, announce how many tokens there
- * are. An announcement may arrive before the tokens. The receiver sees from the arrival words when all tokens have
- * arrived, in whatever order the network delivers them. */
+/* First half of dispatch over hosts. Some blocks send tokens; the monitor blocks announce their number, perhaps
+ * before the tokens arrive. From the arrival words the receiver sees when all tokens have arrived, in whatever
+ * order. */
 #pragma once
 
 #include "hosts/layout.cuh"
@@ -31,7 +31,7 @@ EP_DEVICE EpTarget ep_direct_target(const EpArgs &a, int32_t expert, uint32_t ca
   return ep_expert_target(a, expert, a.rank, slot);
 }
 
-/* Returns the target of this rank's next message to the rank of another host that forwards it. */
+/* Returns the target of this rank's next message to the forwarding rank of another host. */
 EP_DEVICE EpTarget ep_rail_target(const EpArgs &a, int32_t expert, int32_t node, uint32_t call) {
   int32_t slot;
   if (!ep_take_slot(a, ep_counter(a, EP_RAIL_SLOTS + (call & 1u) * EP_NODES + static_cast<uint32_t>(node)), expert, &slot)) return EP_NOWHERE;
@@ -39,8 +39,8 @@ EP_DEVICE EpTarget ep_rail_target(const EpArgs &a, int32_t expert, int32_t node,
   return {ep_rail(a, node), EP_NET_SET, a.region[EP_H_RELAY] + at * EP_MSG_BYTES, ep_host_at(a, EP_H_RELAY_FLAG, at), call};
 }
 
-/* Finds the targets of one token. Warp 0 calls it; lane k gets the target of top-k position k. Under EP_ROUTE_RAIL,
- * of several positions with experts on the same other host only the first has a target. */
+/* Finds the targets of one token, in warp 0; lane k gets the target of top-k position k. Under EP_ROUTE_RAIL, only
+ * the first position with an expert on another host has a target there. */
 EP_DEVICE EpDestination ep_reserve(const EpArgs &a, int64_t token) {
   const uint32_t k = lane_id(), call = ep_round(a);
   const int32_t expert = k < EP_TOPK ? a.topk_ids[token * EP_TOPK + k] : -1;
@@ -67,8 +67,8 @@ EP_DEVICE void ep_send_copies(const EpArgs &a, const uint8_t *message, const EpD
   }
 }
 
-/* Does the work of a monitor block. One warp announces the tokens of an expert, and under EP_ROUTE_RAIL one warp
- * announces the messages for a host. */
+/* Announces the tokens of this block's experts and, under EP_ROUTE_RAIL, the messages for hosts, with one warp
+ * each. */
 static __device__ void ep_announce(const EpArgs &a, uint32_t block, uint32_t blocks) {
   const uint32_t call = ep_round(a);
   const uint32_t items = EP_EXPERTS + (EP_ROUTE == EP_ROUTE_RAIL ? EP_NODES : 0);
@@ -87,7 +87,6 @@ static __device__ void ep_announce(const EpArgs &a, uint32_t block, uint32_t blo
   }
 }
 
-/* Does the whole first half. The first count_sms blocks are monitors; the other blocks send. */
 static __device__ void ep_hosts_send(const EpArgs &a) {
   const uint32_t monitors = static_cast<uint32_t>(a.count_sms);
   ep_drill_delay(a);

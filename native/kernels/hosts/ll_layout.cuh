@@ -1,38 +1,32 @@
 /* The memory of the low-latency kernels over hosts. kernels/cuda/declare/hosts_ll.go computes the same sizes.
  *
- * Inside a host everything is as in ll/layout.cuh: ranks store words in each other's memory, and a receiver polls the
- * words themselves until none is all ones. Between hosts a receiver cannot poll the data, because a network may
- * deliver the parts of a put in any order. So a message between hosts is one put, and its receiver waits for the word
- * that the put sets after its bytes have arrived. Each message has its own word, so that the network may also deliver
- * messages in any order.
+ * Inside a host everything is as in ll/layout.cuh: receivers poll the words of the data themselves. A network may
+ * deliver the parts of a put in any order, so between hosts a receiver waits for the word that the put sets after
+ * its bytes. Each message has its own word, because messages may arrive in any order too.
  *
- * A token is sent in one message to each rank that has any of its experts. The messages from one rank to another are
- * numbered from 0 in the order of their tokens.
+ * A token is sent in one message to each rank that has any of its experts. The messages from one rank to another
+ * are numbered in the order of their tokens.
  *
- * Under EP_ROUTE_RAIL a token is sent to another host once, as a relayed message, to the rank of that host that has
- * the sender's place (number on its host). That rank forwards the message by stores to each rank of its host that has
- * any of the experts. These ranks poll forwarded messages like messages of their own host. A relayed message
- * contains, for each of these ranks, the message's number there. The counts say how many messages a rank has to
+ * Under EP_ROUTE_RAIL a token is sent to another host in one relayed message, to the rank with the sender's place
+ * (number on its host). That rank forwards it by stores to each rank of its host that has any of the experts. A
+ * relayed message contains its number at each of these ranks. The counts say how many messages a rank has to
  * forward.
  *
- * Calls of both routes may follow each other on the same memory. So memory that puts fill is never polled as data.
- * With either route, puts fill the slots of far sources in LH_SLOTS. With the rail, stores fill LH_FORWARDED. A call
- * of either route clears the headers that the previous call used. If the previous call used the rail, these include
- * headers of far sources.
+ * Calls of both routes may follow each other on the same memory. So memory that puts fill (slots of far sources in
+ * LH_SLOTS) is never polled as data; forwarding stores fill LH_FORWARDED. A call clears the headers of the
+ * previous call, whatever its route.
  *
- * Calls follow each other without a barrier, for the reason in ll/layout.cuh: a call of dispatch ends when the counts
- * of every rank have arrived, and a rank sends its counts after its earlier calls have ended. So no rank is more than
- * one call ahead, and a rank that is ahead writes to another set of the memory. A put sets its word to the call's
- * number. Every set has its own words, because two puts of one rank may arrive in either order.
+ * Calls need no barrier, for the reason in ll/layout.cuh: no rank is more than one call ahead, and such a rank
+ * writes to another set of the memory. Every set has its own words, because two puts of a rank may arrive in
+ * either order.
  *
- * The same is true for forwarded messages. A rank ends a call after it has forwarded all messages of the call. A
- * sender in call n + 2 has ended call n + 1, so its forwarders have ended call n: they have read the slots that the
- * sender fills now, and the tokens that the sender staged in call n have been sent. A forwarder in call n + 2 has
- * ended call n + 1, so its receivers have ended call n: they have emptied the slots of call n and cleared the headers
- * of call n - 1, which the forwarder fills. */
+ * Forwarding keeps this rule. A rank ends a call after it has forwarded all messages of the call. A sender in call
+ * n + 2 has ended call n + 1, so its forwarders have ended call n: slots and staged tokens of call n are free. A
+ * forwarder in call n + 2 has ended call n + 1, so its receivers have ended call n: they have emptied its slots,
+ * and cleared the headers of call n - 1, which the forwarder fills. */
 #pragma once
 
-/* Sizes, calls and sentinels are the same as in ll/layout.cuh; the regions are different. */
+/* Sizes, calls and sentinels are those of ll/layout.cuh; regions differ. */
 #define ll_at ll_at_of_one_host
 #define ll_return ll_return_of_one_host
 #include "ll/layout.cuh"
@@ -41,41 +35,40 @@
 #include "hosts/topology.cuh"
 #include "hosts/transport.cuh"
 
-/* Indices into EpArgs.region. R is the number of ranks, T max_tokens, K top-k, H hidden. "near": on this host; "far":
- * on another host; "own": only the rank that has the memory uses it. "All ones", "Zeroed": contents before the first
- * call. */
+/* Indices into EpArgs.region. R is the number of ranks, T max_tokens, K top-k, H hidden. "near": on this host;
+ * "far": on another host; "own": only this rank uses it. "All ones", "Zeroed": contents before the first call. */
 enum LhRegion {
-  LH_COUNTS,      /* [3][R source][LH_COUNT_WORDS] u64: call << 32 | count: rows of each local expert, then messages, then relayed messages. Zeroed */
-  LH_COUNT_FLAG,  /* [3][R source] u64: number of the call whose counts have arrived from a far source. Zeroed */
-  LH_COUNT_SEND,  /* [3][R][LH_COUNT_WORDS] u64: counts on their way to a far rank; own */
-  LH_HEADERS,     /* [3][R source][T][LH_HEAD] u64: headers of the messages that are polled. All ones */
-  LH_SLOTS,       /* [2][R source][T][LH_MESSAGE]: near source: elements, scales, all ones between calls; far source: the whole message of a put */
-  LH_FLAG,        /* [2][R source][T] u64: number of the call whose put has arrived from a far source. Zeroed */
-  LH_SEND,        /* [2][T][LH_MESSAGE]: tokens on their way to far ranks; own */
-  LH_ROUTE,       /* [R source][T message][LH_HEAD] u64: weight << 32 | row of the output or LL_NOWHERE, then the token; own */
-  LH_MESSAGES,    /* [R source] u32: number of messages in the last dispatch; own */
-  LH_STARTED,     /* [2][R] u64: last call of combine, of even or of odd number, that a rank began. Zeroed */
+  LH_COUNTS,      /* [3][R source][LH_COUNT_WORDS] u64: call << 32 | count: rows of each local expert, messages,
+                     relayed messages. Zeroed */
+  LH_COUNT_FLAG,  /* [3][R source] u64: call whose counts have arrived from afar. Zeroed */
+  LH_COUNT_SEND,  /* [3][R][LH_COUNT_WORDS] u64: counts for far ranks; own */
+  LH_HEADERS,     /* [3][R source][T][LH_HEAD] u64: headers that are polled. All ones */
+  LH_SLOTS,       /* [2][R source][T][LH_MESSAGE]: from near: elements, scales, all ones between calls; from afar: a
+                     put */
+  LH_FLAG,        /* [2][R source][T] u64: call whose put has arrived from afar. Zeroed */
+  LH_SEND,        /* [2][T][LH_MESSAGE]: tokens for far ranks; own */
+  LH_ROUTE,       /* [R source][T message][LH_HEAD] u64: weight << 32 | row or LL_NOWHERE, then the token; own */
+  LH_MESSAGES,    /* [R source] u32: messages of the last dispatch; own */
+  LH_STARTED,     /* [2][R] u64: by number & 1, last combine that a rank began. Zeroed */
   LH_RETURN,      /* [2][T][K][H] BF16: rows by top-k position. All ones between calls */
-  LH_RETURN_FLAG, /* [2][T][K] u64: number of the call whose row has arrived from a far rank. Zeroed */
-  LH_FORWARDED,   /* [2][R source][T][LL_SLOT_BYTES]: elements and scales of forwarded messages from far sources. All ones between calls */
+  LH_RETURN_FLAG, /* [2][T][K] u64: call whose row has arrived from afar. Zeroed */
+  LH_FORWARDED,   /* [2][R source][T][LL_SLOT_BYTES]: forwarded elements and scales. All ones between calls */
 };
 
-/* Number of words of a header. It has for each top-k position weight << 32 | expert << 20 | position among this
- * source's rows for the expert; the lower half is LL_NOWHERE if the position is masked. The last word is the token's
- * number. A warp reads a header, one word in each lane. */
+/* Number of words of a header: for each top-k position weight << 32 | expert << 20 | position among this source's
+ * rows for the expert (lower half LL_NOWHERE if masked), then the token's number. */
 static const uint32_t LH_HEAD = EP_TOPK + 1;
 static const uint32_t LH_HEAD_AT = LL_SLOT_BYTES; /* in a far message */
-/* In a relayed message: for each position the number of the message to its rank, u32. */
+/* In a relayed message: for each position the message's number at its rank, u32. */
 static const uint32_t LH_NUMBERS_AT = LH_HEAD_AT + ep_up(8 * LH_HEAD, 16);
 static const uint32_t LH_MESSAGE = LH_NUMBERS_AT + ep_up(4 * EP_TOPK, 16);
 static const uint32_t LH_PUT = EP_ROUTE == EP_ROUTE_RAIL ? LH_MESSAGE : LH_NUMBERS_AT; /* bytes of a put */
-/* Number of words of LH_COUNTS for which a receiver waits. LH_COUNTS always has the word that only the rail needs,
- * and may have one more, because the bytes of a put are a multiple of 16. */
+/* Number of words of LH_COUNTS for which a receiver waits. LH_COUNTS may have more: a put's bytes are a multiple
+ * of 16. */
 static const uint32_t LH_AWAITED = LL_COUNT_WORDS + (EP_ROUTE == EP_ROUTE_RAIL ? 1 : 0);
 static const uint32_t LH_COUNT_WORDS = ep_up(LL_COUNT_WORDS + 1, 2);
 static const uint32_t LH_ROW = 2 * EP_HIDDEN; /* bytes */
 
-/* ---- offsets in any rank's heap ---- */
 
 EP_DEVICE uint64_t lh_counts(const EpArgs &a, uint32_t call, uint32_t rank) {
   return a.region[LH_COUNTS] + 8ull * (call % 3 * EP_RANKS + rank) * LH_COUNT_WORDS;
@@ -105,8 +98,7 @@ EP_DEVICE uint64_t lh_flag(const EpArgs &a, uint32_t call, uint32_t source, uint
 EP_DEVICE uint64_t lh_send(const EpArgs &a, uint32_t call, uint32_t token) {
   return a.region[LH_SEND] + (static_cast<uint64_t>(call & 1) * static_cast<uint64_t>(a.max_tokens) + token) * LH_MESSAGE;
 }
-/* Returns the offset of a rank's start word. Each rank has two words, because signals of two calls may be on the way
- * and may arrive in any order. */
+/* Returns the offset of a rank's start word. Each rank has two, because signals of two calls may be on the way. */
 EP_DEVICE uint64_t lh_started(const EpArgs &a, uint32_t call, int32_t rank) {
   return a.region[LH_STARTED] + 8ull * ((call & 1) * EP_RANKS + static_cast<uint32_t>(rank));
 }
@@ -120,7 +112,6 @@ EP_DEVICE uint64_t lh_return_flag(const EpArgs &a, uint32_t call, uint32_t token
   return a.region[LH_RETURN_FLAG] + 8 * lh_place(a, call, token, k);
 }
 
-/* ---- memory that only this rank uses ---- */
 
 EP_DEVICE uint64_t *lh_route(const EpArgs &a, uint32_t source, uint32_t message) {
   return ep_own_word(a, a.region[LH_ROUTE]) + LH_HEAD * lh_message(a, 0, source, message);
@@ -136,8 +127,8 @@ EP_DEVICE bool lh_first(int32_t value) {
   return static_cast<uint32_t>(__ffs(__match_any_sync(EP_FULL_WARP, value))) == lane_id() + 1;
 }
 
-/* Does `work` as a call of a kernel all of whose blocks must run at the same time. It reads the call's number first:
- * the number may be 0 because the rank has given up, and then the block leaves. */
+/* Does `work` as a call of a kernel all of whose blocks must run at the same time. If the rank has given up, the
+ * number is 0 and the block leaves. */
 template <class Work>
 EP_DEVICE void lh_run(const EpArgs &a, Work work) {
   ep_span_begin(a);

@@ -1,10 +1,9 @@
-/* Operations between hosts: a put (a copy to another rank, then a change of a word there), a signal (only the change
- * of a word), and waits for both. This header declares them. hosts/nvshmem.cuh implements them with NVSHMEM; it is
- * compiled once for each architecture and linked to every kernel. So kernels include no header of NVSHMEM. Such a
- * header takes seconds to compile, and some of its types have the names of ours.
+/* Operations between hosts: a put (a copy to another rank, then a change of a word there), a signal (only the
+ * change of a word), and waits for both. hosts/nvshmem.cuh implements them with NVSHMEM, compiled once for each
+ * architecture. So kernels include no header of NVSHMEM, which would take seconds to compile.
  *
- * Addresses of targets are given in this rank's own symmetric heap. They mean the same offset in the heap of `rank`.
- * If a warp calls a function, all its lanes call it with equal arguments. */
+ * Addresses of targets are in this rank's own symmetric heap, and mean the same offset in the heap of `rank`. If a
+ * warp calls a function, all its lanes call it with equal arguments. */
 #pragma once
 
 #include "common/ptx.cuh"
@@ -25,13 +24,11 @@ __device__ void ep_net_quiet(void);
 }
 #endif
 
-/* How a put or a signal changes its word. */
 #define EP_NET_SET 0
 #define EP_NET_ADD 1
 
-/* Copies bytes to another rank. After the bytes have arrived there, the word is set to value, or value is added to
- * it. The function returns before that. The source must not change until net_quiet has returned, or until the other
- * rank has answered. One warp calls it. */
+/* Copies bytes to another rank. After they have arrived, the word there is set to value, or value is added. The
+ * source must not change until net_quiet has returned, or until the other rank has answered. One warp calls it. */
 EP_DEVICE void net_put(void *to, const void *from, uint32_t bytes, uint64_t *word, uint64_t value, int op, int32_t rank) {
 #ifdef EP_EMULATE
   __syncwarp();
@@ -42,7 +39,7 @@ EP_DEVICE void net_put(void *to, const void *from, uint32_t bytes, uint64_t *wor
 #endif
 }
 
-/* Sets a word or adds to it. The change is not ordered with any put or other signal. One thread calls it. */
+/* Sets a word or adds to it, without order after any put or other signal. One thread calls it. */
 EP_DEVICE void net_signal(uint64_t *word, uint64_t value, int op, int32_t rank) {
 #ifdef EP_EMULATE
   emul_net_signal(word, value, op, rank);
@@ -51,16 +48,15 @@ EP_DEVICE void net_signal(uint64_t *word, uint64_t value, int op, int32_t rank) 
 #endif
 }
 
-/* Makes the data of a put from another host visible to this GPU. `word` is the word that the put sets. One thread
- * calls the function after it has seen the expected value in the word. On some machines the network card's writes are
- * not visible without this call. */
+/* Makes the data of a put from another host visible to this GPU. One thread calls it, after it has seen `value` in
+ * the word that the put sets. */
 EP_DEVICE void net_seen(uint64_t *word, uint64_t value) {
 #ifndef EP_EMULATE
   ep_net_seen(word, value);
 #endif
 }
 
-/* Waits until the sources of all puts of this warp have been read. Then they may change. */
+/* Waits until the sources of all puts of this warp have been read. */
 EP_DEVICE void net_quiet() {
   __syncwarp();
 #ifdef EP_EMULATE

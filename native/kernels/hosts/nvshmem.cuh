@@ -1,10 +1,8 @@
-/* Implements hosts/network.cuh with NVSHMEM. This file is a separate translation unit.
+/* Implements hosts/network.cuh with NVSHMEM, as a separate translation unit.
  *
- * NVRTC defines uint64_t as unsigned long long. The library was compiled with a compiler that defines it as unsigned
- * long. So a function with such a parameter has another (mangled) name in the library. The specialization below has
- * the name that NVRTC expects, and calls the library's function.
- * Another way would be to inline the library (NVSHMEM_ENABLE_ALL_DEVICE_INLINING), but the inlined code cannot let
- * the GPU itself drive an InfiniBand card. */
+ * NVRTC defines uint64_t as unsigned long long, but the library's compiler as unsigned long, so mangled names
+ * differ. The specialization below has NVRTC's name and calls the library's function. Inlining the library would
+ * avoid this, but then the GPU itself cannot drive an InfiniBand card. */
 #ifndef EP_EMULATE
 
 #include <nvshmem.h>
@@ -34,7 +32,7 @@ EP_NETWORK ep_net_signal(void *word, unsigned long long value, int add, int rank
   nvshmemx_signal_op(static_cast<uint64_t *>(word), value, add ? NVSHMEM_SIGNAL_ADD : NVSHMEM_SIGNAL_SET, rank);
 }
 
-/* Callers have already seen the value, so that the library's wait, which has no deadline, ends at once. */
+/* Callers have already seen the value, so the library's wait ends at once. */
 EP_NETWORK ep_net_seen(void *word, unsigned long long value) {
   nvshmem_signal_wait_until(static_cast<uint64_t *>(word), NVSHMEM_CMP_GE, value);
 }

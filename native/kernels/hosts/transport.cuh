@@ -1,13 +1,9 @@
-/* put, signal and wait between any two ranks. Inside a host they are loads and stores; between hosts they use
- * hosts/network.cuh.
+/* put, signal and wait between any two ranks: loads and stores inside a host, hosts/network.cuh between hosts.
  *
- * There may be more ranks than EpArgs.heap has entries. So in the kernels of this folder heap[0] is this rank's own
- * heap, and heap[1] is a table in this heap. The table consists of two arrays with one entry for each rank. An entry of
- * the first array is the address of the rank's heap on this GPU, or null if the rank is on another host. An entry of
- * the second array counts the start alignments (ep_align_hosts) that the rank has begun. control[0] is this rank's own
- * control.
- *
- * An address in another rank's heap is given by its offset, which is equal on all ranks. */
+ * There may be more ranks than EpArgs.heap has entries. So here heap[0] is this rank's own heap, and heap[1] a
+ * table in it: for each rank the address of its heap on this GPU (null on another host), then for each rank the
+ * number of start alignments (ep_align_hosts) that it has begun. control[0] is this rank's own control. Addresses
+ * on other ranks are offsets, equal on all ranks. */
 #pragma once
 
 #include "common/block.cuh"
@@ -17,7 +13,7 @@
 
 EP_DEVICE uint8_t *ep_own_heap(const EpArgs &a) { return a.heap[0]; }
 
-/* Returns the address of another rank's heap on this GPU; null for a rank of another host. */
+/* Returns the address of another rank's heap on this GPU; null on another host. */
 EP_DEVICE uint8_t *ep_peer_heap(const EpArgs &a, int32_t rank) { return reinterpret_cast<uint8_t *const *>(a.heap[1])[rank]; }
 
 /* Returns the offset of the word that rank `from` sets at a start alignment. */
@@ -27,7 +23,7 @@ EP_DEVICE uint64_t ep_aligned_at(const EpArgs &a, int32_t from) {
 
 EP_DEVICE uint64_t *ep_own_word(const EpArgs &a, uint64_t offset) { return reinterpret_cast<uint64_t *>(ep_own_heap(a) + offset); }
 
-/* The target of a copy: a rank, an offset for the bytes, and the word that changes once they have arrived. */
+/* A copy's target: a rank, an offset, and the word that changes once the bytes have arrived. */
 struct EpTarget {
   int32_t rank; /* -1: nowhere */
   int32_t op;   /* EP_NET_ADD or EP_NET_SET */
@@ -36,8 +32,7 @@ struct EpTarget {
   uint64_t value;
 };
 
-/* Changes a word in the memory of a rank of this host, by a store. Whoever sees the change also sees everything that
- * the thread wrote or acquired before. */
+/* Changes a word of a rank of this host, after everything that the thread wrote or acquired before. */
 EP_DEVICE void ep_change(uint8_t *peer, uint64_t word, uint64_t value, int32_t op) {
   uint64_t *at = reinterpret_cast<uint64_t *>(peer + word);
   fence_acq_rel_sys();
@@ -48,8 +43,7 @@ EP_DEVICE void ep_change(uint8_t *peer, uint64_t word, uint64_t value, int32_t o
   }
 }
 
-/* Copies bytes (a multiple of 16) and then changes the target's word; one warp calls it. The word never changes
- * before its bytes have arrived. */
+/* Copies bytes (a multiple of 16), and after their arrival changes the target's word. One warp calls it. */
 template <int in_flight>
 EP_DEVICE void ep_put(const EpArgs &a, const EpTarget &t, const void *from, uint32_t bytes) {
   uint8_t *peer = ep_peer_heap(a, t.rank);
@@ -62,7 +56,7 @@ EP_DEVICE void ep_put(const EpArgs &a, const EpTarget &t, const void *from, uint
   if (lane_id() == 0) ep_change(peer, t.word, t.value, t.op);
 }
 
-/* Changes another rank's word; one thread calls it. Between hosts the change is not ordered with any put. */
+/* Changes another rank's word, between hosts without order after puts. One thread calls it. */
 EP_DEVICE void ep_signal(const EpArgs &a, int32_t rank, uint64_t word, uint64_t value, int32_t op = EP_NET_SET) {
   uint8_t *peer = ep_peer_heap(a, rank);
   if (peer == nullptr) {
@@ -72,9 +66,8 @@ EP_DEVICE void ep_signal(const EpArgs &a, int32_t rank, uint64_t word, uint64_t 
   }
 }
 
-/* Waits until `there` returns true for the value of a word in this rank's heap. If the deadline passes, returns
- * false, and the thread must leave the kernel. One thread calls it. (Waits of the network library have no
- * deadline.) */
+/* Waits until `there` returns true for a word in this rank's heap. If the deadline passes, returns false, and the
+ * thread must leave the kernel. One thread calls it. */
 template <class There>
 EP_DEVICE bool ep_wait_for(const EpArgs &a, uint64_t word, EpWait what, uint64_t want, uint64_t *got, There there) {
   uint64_t *at = ep_own_word(a, word);
@@ -89,25 +82,24 @@ EP_DEVICE bool ep_wait_for(const EpArgs &a, uint64_t word, EpWait what, uint64_t
   return true;
 }
 
-/* Waits until a word in this rank's heap is at least value. The word never decreases. One thread calls it. */
+/* Waits until a word that never decreases is at least value. One thread calls it. */
 EP_DEVICE bool ep_wait(const EpArgs &a, uint64_t word, EpWait what, uint64_t value, uint64_t *got) {
   return ep_wait_for(a, word, what, value, got, [value](uint64_t v) { return v >= value; });
 }
 
-/* Waits until the lower half of a word that counts up has reached `count`. The count may begin again at 0. */
+/* Waits until the lower half of a counting word has reached `count`, modulo 2^32. */
 EP_DEVICE bool ep_wait_counted(const EpArgs &a, uint64_t word, EpWait what, uint32_t count) {
   uint64_t got;
   return ep_wait_for(a, word, what, count, &got, [count](uint64_t v) { return static_cast<int32_t>(static_cast<uint32_t>(v) - count) >= 0; });
 }
 
-/* Waits until one half of a word is the number of a call: the lower half if `shift` is 0, the upper half if `shift` is
- * 32. A larger number does not end the wait. It may be old, because the numbers of calls begin again at 1. */
+/* Waits until the half of a word from bit `shift` (0 or 32) is the number of a call. A larger number may be old,
+ * because numbers begin again at 1. */
 EP_DEVICE bool ep_wait_call(const EpArgs &a, uint64_t word, EpWait what, uint32_t call, uint32_t shift, uint64_t *got) {
   return ep_wait_for(a, word, what, call, got, [call, shift](uint64_t v) { return static_cast<uint32_t>(v >> shift) == call; });
 }
 
-/* Returns an announcement: the number of a call in the upper half and a count in the lower half. The next call's
- * announcement overwrites it. */
+/* Returns an announcement: the number of a call in the upper half, a count in the lower. */
 EP_DEVICE uint64_t ep_announcement(uint32_t call, uint32_t count) { return static_cast<uint64_t>(call) << 32 | count; }
 
 /* Waits for the announcement of a call, and stores its count in *count. One thread calls it. */

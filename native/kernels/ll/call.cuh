@@ -1,19 +1,18 @@
-/* Definitions for the low-latency kernels, except their memory. Usually ll/layout.cuh defines the memory.
- * masked/dispatch_ids.cuh, masked/combine.cuh and final/polled.cuh have kernels for other memory: they define
- * LL_MEMORY, and then the names of ll/layout.cuh themselves. */
+/* Definitions for the low-latency kernels, except their memory. Files with other memory than ll/layout.cuh define
+ * LL_MEMORY, and then the names of ll/layout.cuh. */
 #pragma once
 
 #include "common/check.cuh"
 #include "common/sentinel.cuh"
 
-/* A place is local expert << 20 | position among this source's rows for this expert. LL_NOWHERE is not a place,
- * because the legality check allows fewer than 4095 local experts. */
+/* A place is local expert << 20 | position among this source's rows for this expert. LL_NOWHERE is no place,
+ * because a rank has fewer than 4095 experts. */
 static const uint32_t LL_NOWHERE = 0xfffffffeu;
 static const uint32_t LL_PLACE_BITS = 20;
 
 static const uint32_t LL_WARP_BYTES = 512; /* one 16-byte vector for each lane */
 
-/* True if a combine sends rows and sums only for tokens of other ranks. */
+/* True if a combine sends only for tokens of other ranks. */
 #ifdef EP_PARTIAL
 static const bool LL_PEERS = true;
 #else
@@ -22,23 +21,22 @@ static const bool LL_PEERS = false;
 
 /* The current call and this thread. */
 struct LlCall {
-  uint32_t number; /* 1, 2, 3, ... */
-  uint32_t warp, lane, warps; /* this thread's warp in its block, its lane, and the number of warps in a block */
-  uint32_t block, blocks;     /* this block, and the number of blocks */
+  uint32_t number;
+  uint32_t warp, lane, warps; /* this thread's warp and lane; warps in a block */
+  uint32_t block, blocks;     /* this block; number of blocks */
 };
 
 EP_DEVICE LlCall ll_call(const EpArgs &a) {
   return {ep_number(a), warp_id(), lane_id(), warps_in_block(), blockIdx.x, gridDim.x};
 }
 
-/* Units of work are given to warp 0 of every block, then to warp 1 of every block, and so on, so that a small batch
- * uses every SM. Receiving begins with the last warps instead, so that with little work no warp both sends and
- * receives. */
+/* Sending begins with warp 0 of every block, so that a small batch uses every SM. Receiving begins with the last
+ * warps, so that with little work no warp does both. */
 EP_DEVICE uint32_t ll_from_bottom(const LlCall &c) { return c.warp * c.blocks + c.block; }
 EP_DEVICE uint32_t ll_from_top(const LlCall &c) { return (c.warps - 1 - c.warp) * c.blocks + c.block; }
 EP_DEVICE uint32_t ll_all_warps(const LlCall &c) { return c.warps * c.blocks; }
 
-/* One unit of sending in a combine: a chunk of the row or rows that are sent back for one token of one source. */
+/* A unit of sending in a combine: a chunk of the rows for one token of one source. */
 struct LlReturn {
   uint32_t source, token, chunk;
 };

@@ -3,7 +3,7 @@
 
 #include "ll/call.cuh"
 
-static const uint32_t LL_CHUNK_BYTES = LL_STEP * LL_WARP_BYTES; /* bytes of a row that a warp moves at a time */
+static const uint32_t LL_CHUNK_BYTES = LL_STEP * LL_WARP_BYTES;
 static const uint32_t LL_CHUNKS = (2 * EP_HIDDEN + LL_CHUNK_BYTES - 1) / LL_CHUNK_BYTES;
 
 /* Returns the byte offset in a row of this lane's vector v of a chunk. */

@@ -1,9 +1,9 @@
-/* combine_ll sends the experts' rows back to their tokens' ranks and sums them. Receivers poll the slots to which
- * rows or sums are sent. Rows of a rank's own tokens are written to slots, like rows of other ranks
- * (ll/combine_slots.cuh), or with EP_PARTIAL they are summed in registers (ll/combine_partial.cuh).
+/* combine_ll sends the experts' rows back to their tokens' ranks and sums them. Receivers poll the slots. A rank's
+ * own rows go to slots too (ll/combine_slots.cuh), or with EP_PARTIAL are summed in registers
+ * (ll/combine_partial.cuh).
  *
- * The kernel reads the route that a dispatch wrote on this rank: dispatch_ll, or with EP_AFTER_FINAL dispatch_final.
- * A call may follow another without a dispatch between them: see common/started.cuh. */
+ * It reads the route that dispatch_ll, or with EP_AFTER_FINAL dispatch_final, wrote. Combines may follow each
+ * other without a dispatch between them: see common/started.cuh. */
 #ifdef EP_AFTER_FINAL
 #include "final/polled.cuh"
 #endif
@@ -21,8 +21,7 @@
 
 static const uint32_t LL_SOURCES = EP_RANKS - LL_PEERS; /* ranks to which a rank sends */
 
-/* Returns unit number `unit`. Consecutive units go to different ranks, and each rank begins with the rank after
- * itself. */
+/* Returns unit number `unit`. Consecutive units go to different ranks, from the next rank on. */
 EP_DEVICE LlReturn ll_return_unit(const EpArgs &a, uint32_t unit) {
   LlReturn r;
   r.source = (unit + static_cast<uint32_t>(a.rank) + 1) % EP_RANKS;
@@ -36,10 +35,10 @@ EP_DEVICE LlRoute ll_load_route(const EpArgs &a, const LlCall &c, uint32_t unit)
   return ll_route_at(a, c, r.source, r.token, r.token < static_cast<uint32_t>(a.max_tokens));
 }
 
-/* Returns whether this block sends. In a sending kernel c.blocks is the number of blocks that send. */
+/* Returns whether this block sends. In a sending kernel c.blocks counts only sending blocks. */
 EP_DEVICE bool ll_sends(const EpArgs &a, const LlCall &c) { return ll_summing_blocks(a) == 0 || c.block < c.blocks; }
 
-/* Returns the number of warps of a block that send; they are its first warps. */
+/* Returns the number of warps of a block that send, its first. */
 EP_DEVICE uint32_t ll_returners(const EpArgs &a, const LlCall &c) {
   return LL_PEERS ? c.warps - min(static_cast<uint32_t>(a.receivers), c.warps - 1) : c.warps;
 }
@@ -50,13 +49,12 @@ EP_DEVICE uint32_t ll_returners(const EpArgs &a, const LlCall &c) {
 #include "ll/combine_slots.cuh"
 #endif
 
-/* ---- sending ---- */
 
-/* The first loads of a warp, issued together with the load of the call's number. In a short call it would take too
- * long to make these loads one after the other. Most ranks' start words have arrived at that time. */
+/* The first loads of a warp, issued together with the load of the call's number, because a short call cannot wait
+ * for them in turn. */
 struct LlReturnAhead {
   LlRoute route;   /* route of the warp's first unit */
-  uint32_t tokens; /* lane r: number of tokens of rank r; with LL_PEERS 0 for this rank */
+  uint32_t tokens; /* lane r: tokens of rank r; 0 for this rank with LL_PEERS */
   uint32_t began;  /* lane r: the last call that rank r began, as far as known */
 };
 EP_DEVICE LlReturnAhead ll_return_ahead(const EpArgs &a, const LlCall &c) {
@@ -68,7 +66,7 @@ EP_DEVICE LlReturnAhead ll_return_ahead(const EpArgs &a, const LlCall &c) {
   return ahead;
 }
 
-/* Sends all units of this warp. It loads the route of the next unit while it loads the rows of this unit. */
+/* Sends all units of this warp, and loads the next unit's route with this unit's rows. */
 EP_DEVICE void ll_combine_async(const EpArgs &a, const LlCall &c, LlReturnAhead ahead) {
   uint32_t senders = ll_returners(a, c), unit = ll_from_bottom(c), step = senders * c.blocks, tokens = ahead.tokens;
   if (LL_PEERS && c.warp >= senders) return;
@@ -87,7 +85,7 @@ EP_DEVICE void ll_combine_async(const EpArgs &a, const LlCall &c, LlReturnAhead 
   }
 }
 
-/* Returns the call with `block` and `blocks` counted only among the blocks that sum. */
+/* Returns the call, with `block` and `blocks` of only the blocks that sum. */
 EP_DEVICE LlCall ll_summing(const EpArgs &a, LlCall c) {
   const uint32_t only = ll_summing_blocks(a);
   if (only > 0) {

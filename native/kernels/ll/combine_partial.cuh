@@ -1,11 +1,10 @@
-/* The parts of combine_ll (ll/combine.cuh) for own=registers. Ranks send only partial sums, see common/partial.cuh,
- * and keep the sums of their own tokens in registers. */
+/* The parts of combine_ll for own=registers. Ranks send partial sums (common/partial.cuh), and keep the sums of
+ * their own tokens in registers. */
 #pragma once
 
-/* ---- sending ---- */
 
-/* Sends eight elements of the sum, or of the row if there is only one. All ones means an empty slot, but it is also a
- * NaN in f32: ep_canonical changes such a sum to another NaN. */
+/* Sends eight elements of the sum, or of the only row. ep_canonical replaces a NaN of all ones, which would mean
+ * an empty slot. */
 EP_DEVICE bool ll_send_back(const EpArgs &a, const LlCall &c, LlReturn r, const LlRoute &route, uint32_t here) {
   uint32_t column = ll_column(r.chunk, c.lane);
   bool inside = ll_in_row(column);
@@ -28,10 +27,9 @@ EP_DEVICE bool ll_send_back(const EpArgs &a, const LlCall &c, LlReturn r, const 
   return true;
 }
 
-/* ---- receiving ---- */
 
-/* Polls the slots of a group of ranks until all have arrived. It also reads slots that are not used, so that there is
- * no branch between the loads. */
+/* Polls the slots of a group of ranks until all have arrived. It also reads unused slots, to avoid a branch
+ * between the loads. */
 EP_DEVICE bool ll_wait_group(const EpArgs &a, const PartialSum &s, bool inside, PartialGroup &g) {
   EpSpin spin;
   for (;;) {
@@ -60,7 +58,7 @@ EP_DEVICE void ll_empty_group(const EpArgs &a, const PartialSum &s, const Partia
       if (partial_has(g.here[i], p)) st_relaxed_sys(partial_at(a, s, g, i, p), ep_sentinels());
 }
 
-/* Sums one chunk of one token. It reads this rank's rows while the rows of other ranks are being sent. */
+/* Sums one chunk of one token. It reads this rank's rows while other ranks' rows are under way. */
 EP_DEVICE bool ll_partial_unit(const EpArgs &a, const LlCall &c, uint32_t unit) {
   uint32_t token = unit / LL_CHUNKS, column = ll_column(unit % LL_CHUNKS, c.lane), at = token * EP_TOPK + c.lane;
   bool mine = c.lane < EP_TOPK, inside = ll_in_row(column);
@@ -86,7 +84,7 @@ EP_DEVICE bool ll_partial_unit(const EpArgs &a, const LlCall &c, uint32_t unit) 
   return true;
 }
 
-/* Returns the address of the number of units of this block that warps have taken to sum. */
+/* Returns the address of the number of this block's units that warps have taken to sum. */
 EP_DEVICE uint32_t *ll_taken() {
   __shared__ uint32_t taken;
   return &taken;
@@ -96,8 +94,7 @@ EP_DEVICE void ll_begin_sums() {
   __syncthreads();
 }
 
-/* Sums the units of this block. Warps draw the units one by one, so that a warp that is still sending sums fewer
- * units. */
+/* Sums the units of this block. Warps draw units one by one, because some still send. */
 EP_DEVICE void ll_combine_wait(const EpArgs &a, const LlCall &c) {
   for (;;) {
     uint32_t drawn = c.lane == 0 ? atomicAdd(ll_taken(), 1u) : 0;

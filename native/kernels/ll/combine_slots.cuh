@@ -1,19 +1,17 @@
-/* The parts of combine_ll (ll/combine.cuh) for own=slot. EP_DIRECT 0: the experts' rank sums its rows of a token in
- * f32 and sends one BF16 row. With top-8 on 8 ranks this halves the bytes, and it rounds once more. EP_DIRECT 1: each
- * row is sent by itself and rows are summed in top-k order, so that the result has the same bits as a combine that
- * sums nothing before it sends. */
+/* The parts of combine_ll for own=slot. With EP_DIRECT 0 the experts' rank sums its rows of a token in f32 and
+ * sends one BF16 row. With EP_DIRECT 1 each row is sent, and rows are summed in top-k order. */
 #pragma once
 
-static const uint32_t LL_TERMS = EP_DIRECT ? EP_TOPK : EP_RANKS; /* number of vectors that are summed for one vector of the output */
-static const uint32_t LL_BATCH = LL_TERMS < 8 ? LL_TERMS : 8;    /* number of these vectors that are polled together */
-/* Number of rows that a sender loads together. On 2 ranks a token has about four rows on each rank, on more ranks one
- * or two rows. In large blocks a thread has registers for only two. */
+static const uint32_t LL_TERMS = EP_DIRECT ? EP_TOPK : EP_RANKS; /* vectors that are summed for one vector of the
+                                                                    output */
+static const uint32_t LL_BATCH = LL_TERMS < 8 ? LL_TERMS : 8;    /* vectors that are polled together */
+/* Number of rows that a sender loads together. On 2 ranks a token has about four rows on each rank. In large
+ * blocks a thread has registers for only two. */
 static const uint32_t LL_ROWS = LL_STEP > 1 ? 1 : EP_THREADS > 512 || EP_RANKS > 2 ? 2 : 4;
 
-/* ---- sending ---- */
 
-/* This lane's vectors of one chunk of up to LL_ROWS rows of y. `left` has the top-k positions of these rows. If there
- * are fewer rows, the first row is loaded again and not used, so that there is no branch between the loads. */
+/* This lane's vectors of one chunk of up to LL_ROWS rows of y, at the top-k positions in `left`. If there are
+ * fewer rows, the first is loaded again, to avoid a branch between the loads. */
 struct LlRows {
   uint4 data[LL_ROWS][LL_STEP];
   uint32_t k[LL_ROWS];
@@ -46,8 +44,8 @@ EP_DEVICE void ll_fill(uint8_t *slot, uint32_t column, const uint4 (&data)[LL_ST
   }
 }
 
-/* Sums the unit's rows and sends the sum to the slot of this rank. With LL_LATE_WEIGHTS it waits for the weights
- * while the first rows load, and returns false if the weights did not arrive. */
+/* Sums the unit's rows and sends the sum. With LL_LATE_WEIGHTS it waits for the weights while the first rows load,
+ * and returns false if they did not arrive. */
 EP_DEVICE bool ll_send_sum(const EpArgs &a, const LlCall &c, LlReturn r, LlRoute route, uint32_t here) {
   float acc[LL_STEP][8] = {};
   for (bool known = !LL_LATE_WEIGHTS; here != 0; known = true) {
@@ -68,7 +66,7 @@ EP_DEVICE bool ll_send_sum(const EpArgs &a, const LlCall &c, LlReturn r, LlRoute
   return true;
 }
 
-/* Sends the unit's rows as they are, each to the slot of its top-k position. */
+/* Sends each row of the unit to the slot of its top-k position. */
 EP_DEVICE void ll_send_rows(const EpArgs &a, const LlCall &c, LlReturn r, const LlRoute &route, uint32_t here) {
   while (here != 0) {
     LlRows rows = ll_load_rows(a, route, ll_column(r.chunk, c.lane), here);
@@ -89,10 +87,8 @@ EP_DEVICE bool ll_send_back(const EpArgs &a, const LlCall &c, LlReturn r, const 
   return true;
 }
 
-/* ---- receiving ---- */
 
-/* Returns the slots of a token that will be filled, bit i for slot i. A slot belongs to a rank, or with EP_DIRECT to
- * a top-k position. */
+/* Returns the slots of a token that will be filled, bit i for slot i: a rank, or with EP_DIRECT a top-k position. */
 EP_DEVICE uint32_t ll_slots_used(uint32_t lane, int32_t id) {
   if (EP_DIRECT) return __ballot_sync(EP_FULL_WARP, id >= 0);
   return __reduce_or_sync(EP_FULL_WARP, id < 0 ? 0u : 1u << (id / EP_LOCAL_EXPERTS));
@@ -116,7 +112,7 @@ EP_DEVICE bool ll_lacks(const LlBatch &b, uint32_t i, uint4 data) {
   return (ep_largest(data) == EP_SENTINEL) & ((b.used >> i & 1u) != 0);
 }
 
-/* Describes for what the warp waits: the first slot whose vector has not arrived in the first lane of `missing`. */
+/* Describes the wait: the first slot whose vector has not arrived in the first lane of `missing`. */
 EP_DEVICE EpWait ll_missing_term(const LlBatch &b, uint32_t missing, const uint4 (&data)[LL_BATCH], int32_t id) {
   uint32_t slot = b.first;
 #pragma unroll
@@ -128,8 +124,7 @@ EP_DEVICE EpWait ll_missing_term(const LlBatch &b, uint32_t missing, const uint4
   return {EP_PHASE_COMBINE_WAIT, expert, source};
 }
 
-/* Polls a batch of slots together until all have arrived. It also reads slots that are not used, so that there is no
- * branch between the loads. */
+/* Polls a batch of slots until all have arrived. It also reads unused slots, to avoid a branch between the loads. */
 EP_DEVICE bool ll_wait_batch(const EpArgs &a, const LlBatch &b, int32_t id, uint4 (&data)[LL_BATCH]) {
   EpSpin spin;
   for (;;) {
@@ -144,8 +139,8 @@ EP_DEVICE bool ll_wait_batch(const EpArgs &a, const LlBatch &b, int32_t id, uint
   }
 }
 
-/* Sums one vector of one token: waits for its terms, adds them in the order of slots, and empties the slots. Lane k
- * has expert and weight of top-k position k. */
+/* Sums one vector of one token in the order of slots, and empties the slots. Lane k has expert and weight of top-k
+ * position k. */
 EP_DEVICE bool ll_reduce(const EpArgs &a, const LlCall &c, uint32_t token, int32_t id, float weight, uint32_t column) {
   uint32_t used = ll_slots_used(c.lane, id), polled = ll_polled(a, id, used);
   bool inside = ll_in_row(column);

@@ -1,10 +1,8 @@
 /* dispatch_ll is a dispatch for small batches. A token is sent once to each rank that has any of its experts. The
- * receiver copies it to one row of each of these experts, which the token's header names. See layout.cuh for the
- * protocol.
+ * receiver copies it to one row of each of these experts, which the token's header names.
  *
- * Compile-time: EP_SEND_BYTES, message bytes that a sending warp handles at a time (a unit); EP_PART_BYTES, the same
- * for a receiving warp (a part); EP_EARLY 1, a warp receives its first part before it knows the offsets; EP_RAW, see
- * common/message.cuh; EP_SPLIT, see common/split.cuh. */
+ * EP_SEND_BYTES and EP_PART_BYTES: message bytes that a sending warp (a unit) and a receiving warp (a part) handle
+ * at a time. EP_EARLY 1: a warp receives its first part before it knows the offsets. */
 #include "common/message.cuh"
 #include "common/split.cuh"
 #include "ll/offsets.cuh"
@@ -21,17 +19,16 @@ static const uint32_t LL_COUNT_WARPS = 8; /* warps that count */
 enum LlBarrier { LL_BAR_COUNT = 1, LL_BAR_OFFSETS };
 
 struct LlShared {
-  uint32_t selected[EP_EXPERTS]; /* number of this rank's tokens for each expert; only the block that counts uses it */
-  uint32_t rows[EP_RANKS][EP_LOCAL_EXPERTS]; /* number of rows received; ll_offsets replaces it by the first row of each segment */
+  uint32_t selected[EP_EXPERTS]; /* tokens for each expert; only in the counting block */
+  uint32_t rows[EP_RANKS][EP_LOCAL_EXPERTS]; /* rows received; after ll_offsets the first row of each segment */
   uint32_t tokens[EP_RANKS];
   uint32_t failed; /* 1: a count never arrived */
   uint32_t ready;  /* 1: rows and tokens are complete */
 };
 
-/* ---- sending ---- */
 
-/* Counts this rank's tokens for each expert and sends each rank the counts of its experts. `threads` threads of one
- * block call it; `i` is the number of this thread among them. */
+/* Counts this rank's tokens for each expert and sends each rank its counts, with `threads` threads of one block.
+ * This thread is number `i`. */
 EP_DEVICE void ll_count_and_signal(const EpArgs &a, const LlCall &c, LlShared &s, uint32_t i, uint32_t threads) {
   for (uint32_t e = i; e < EP_EXPERTS; e += threads) s.selected[e] = 0;
   bar_sync(LL_BAR_COUNT, threads);
@@ -47,9 +44,9 @@ EP_DEVICE void ll_count_and_signal(const EpArgs &a, const LlCall &c, LlShared &s
   }
 }
 
-/* Returns in lane k the number of earlier tokens that chose the same expert as top-k position k of `token`: the row's
- * position in its segment. No atomics are used, so the position is the same in every run. Eight top-k positions are
- * handled at a time, so that the counters stay in registers. */
+/* Returns in lane k the number of earlier tokens that chose the expert of top-k position k of `token`: the row's
+ * position in its segment. Without atomics it is the same in every run. Eight positions are handled at a time, to
+ * keep the counters in registers. */
 EP_DEVICE uint32_t ll_positions(const EpArgs &a, uint32_t lane, uint32_t token, int32_t id) {
   const uint32_t batch = EP_TOPK < 8 ? EP_TOPK : 8;
   uint32_t mine = 0;
@@ -78,8 +75,8 @@ EP_DEVICE uint32_t ll_positions(const EpArgs &a, uint32_t lane, uint32_t token, 
   return mine;
 }
 
-/* Sends a token's header to every rank. For each top-k position it says to which row the token belongs on that rank,
- * or that it has none there. It also has the weights, so that combine can sum rows before it sends them back. */
+/* Sends a token's header to every rank. For each top-k position it has the token's row there, or none, and the
+ * weight, so that combine can sum rows before it sends them back. */
 EP_DEVICE void ll_send_header(const EpArgs &a, const LlCall &c, uint32_t token) {
   int32_t id = -1;
   uint64_t weight = 0;
@@ -97,7 +94,7 @@ EP_DEVICE void ll_send_header(const EpArgs &a, const LlCall &c, uint32_t token) 
   }
 }
 
-/* One unit of a token before the cast, and the expert of top-k position k in lane k. */
+/* One unit of a token before the cast; lane k has the expert of top-k position k. */
 struct LlUnit {
   EpInput in[LL_SEND];
   int32_t id;
@@ -112,8 +109,8 @@ EP_DEVICE LlUnit ll_load_unit(const EpArgs &a, const LlCall &c, uint32_t unit) {
   return u;
 }
 
-/* Converts one unit of a token and stores it on every rank that has any of the token's experts, this rank included.
- * The order of ranks differs from unit to unit, so that all links are in use at any time. */
+/* Converts one unit of a token and stores it on every rank that has any of the token's experts. The order of ranks
+ * changes from unit to unit, to use all links. */
 EP_DEVICE void ll_send_unit(const EpArgs &a, const LlCall &c, uint32_t unit, const LlUnit &u) {
   uint32_t token = unit / LL_UNITS, first = ll_unit_first(c, unit), turn = static_cast<uint32_t>(a.rank) + 1 + unit;
   uint32_t ranks = __reduce_or_sync(EP_FULL_WARP, ep_is_expert(u.id) ? 1u << (u.id / EP_LOCAL_EXPERTS) : 0u);
@@ -133,15 +130,14 @@ EP_DEVICE void ll_send_unit(const EpArgs &a, const LlCall &c, uint32_t unit, con
   }
 }
 
-/* Returns the number of warps of the block that send data; they are its first warps. */
+/* Returns the number of warps of the block that send data, its first. */
 EP_DEVICE uint32_t ll_senders(const EpArgs &a, const LlCall &c) {
   uint32_t units = static_cast<uint32_t>(a.tokens) * LL_UNITS;
   uint32_t receivers = min(static_cast<uint32_t>(a.receivers), c.warps - 1);
   return min((units + c.blocks - 1) / c.blocks, c.warps - receivers);
 }
 
-/* Sends headers, counts and data. The last warps of a block send headers, the first warps send data. In the last
- * block, warps below its last warp also count and send the counts. */
+/* Sends headers (the last warps), data (the first warps) and counts (the last block). */
 EP_DEVICE void ll_dispatch_async(const EpArgs &a, const LlCall &c, LlShared &s, uint32_t senders) {
   uint32_t tokens = static_cast<uint32_t>(a.tokens);
   uint32_t counters = min(LL_COUNT_WARPS, c.warps - 1), top = c.warps - 1;
@@ -152,8 +148,8 @@ EP_DEVICE void ll_dispatch_async(const EpArgs &a, const LlCall &c, LlShared &s, 
   for (uint32_t u = ll_from_bottom(c); u < tokens * LL_UNITS; u += senders * c.blocks) ll_send_unit(a, c, u, ll_load_unit(a, c, u));
 }
 
-/* Clears the headers that the previous call used, because the call after the next one uses the same set. The previous
- * call's counts give the number of these headers. One warp of each block calls it. */
+/* Clears the headers of the previous call, because the call after the next one uses the same set. The previous
+ * call's counts say how many there are. One warp of each block calls it. */
 EP_DEVICE void ll_clear_headers(const EpArgs &a, const LlCall &c) {
   uint32_t tokens = 0;
   const uint32_t before = ep_number_before(c.number);
@@ -166,7 +162,6 @@ EP_DEVICE void ll_clear_headers(const EpArgs &a, const LlCall &c) {
   ll_clear_beside(a, c);
 }
 
-/* ---- receiving ---- */
 
 EP_DEVICE bool ll_wait_count(const EpArgs &a, const LlCall &c, int source, uint32_t word, uint32_t *count) {
   const uint64_t *p = ll_counts(a, a.rank, c.number, source) + word;
@@ -180,8 +175,8 @@ EP_DEVICE bool ll_wait_count(const EpArgs &a, const LlCall &c, int source, uint3
   }
 }
 
-/* Reads all counts and computes the offsets, in every block, because this costs less than passing offsets from one
- * block to the others. Warps from `first` on do the work; the others wait. */
+/* Reads all counts and computes the offsets, in every block: passing them on would take longer. Warps from `first`
+ * on do the work. */
 EP_DEVICE void ll_wait_counts(const EpArgs &a, const LlCall &c, LlShared &s, uint32_t first) {
   if (c.warp < first) {
     while (ld_acquire_cta(&s.ready) == 0) spin_pause();
@@ -209,7 +204,7 @@ EP_DEVICE void ll_wait_counts(const EpArgs &a, const LlCall &c, LlShared &s, uin
 struct LlPart {
   uint32_t source, token, first; /* first: this lane's first vector */
   uint64_t head;                 /* lane k: header word of top-k position k */
-  uint32_t here;                 /* bit k: top-k position k has its expert on this rank */
+  uint32_t here;                 /* bit k: position k has its expert on this rank */
   uint4 data[LL_PART];
   uint32_t scale[LL_PART];
 };
@@ -223,8 +218,8 @@ EP_DEVICE LlPart ll_part(uint32_t job, uint32_t lane) {
   return p;
 }
 
-/* Polls header, count and data of a part together. To poll one after the other would take three round trips to
- * memory. Returns false if the token does not exist, has no expert on this rank, or never arrived. */
+/* Polls header, count and data of a part together, to wait only once for memory. Returns false if the token does
+ * not exist, has no expert on this rank, or never arrived. */
 EP_DEVICE bool ll_wait_part(const EpArgs &a, const LlCall &c, LlPart &p) {
   if (!ep_alive(a, p.source)) return false;
   uint8_t *slot = ll_slot(a, a.rank, c.number, p.source, p.token);
@@ -247,7 +242,7 @@ EP_DEVICE bool ll_wait_part(const EpArgs &a, const LlCall &c, LlPart &p) {
   }
 }
 
-/* Copies a part to the row of each of its experts here, and empties the slot with all ones. */
+/* Copies a part to the row of each of its experts here, and empties the slot. */
 EP_DEVICE void ll_copy_part(const EpArgs &a, const LlCall &c, const LlShared &s, const LlPart &p) {
   uint32_t place = static_cast<uint32_t>(p.head);
   bool mine = p.here >> c.lane & 1u;

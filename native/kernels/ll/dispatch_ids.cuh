@@ -26,13 +26,13 @@
 #define EP_EARLY 1
 #include "ll/ids_send.cuh"
 
-/* Header words that a lane polls together: fewer if threads have few registers. */
+/* Header words that a lane polls together; fewer if threads have few registers. */
 static const uint32_t LL_HEADS = EP_THREADS > 512 ? 2 : 4;
 static const uint32_t LL_HEADS_WARP = 32 * LL_HEADS;
 static const uint32_t LL_LANE_EXPERTS = (EP_LOCAL_EXPERTS + 31) / 32;
 
-/* The warps of a block that read the headers: the warps above the senders, and only as many as are needed for the
- * words. More warps would ask L2 for the same few lines at once. */
+/* The warps of a block that read the headers: those above the senders, as many as the words need. More would ask
+ * L2 for the same lines. */
 struct LlGather {
   uint32_t first, warps;
 };
@@ -49,9 +49,8 @@ EP_DEVICE void ll_gather_sync(const LlGather &g) {
   }
 }
 
-/* Marks are in dynamic shared memory: [max_tokens / 32][R source][local experts]. Bit t % 32 of word t / 32 says that
- * token t of the source has a row for the expert. The position of a row in its segment is the number of marks of
- * earlier tokens. */
+/* Marks in dynamic shared memory: [max_tokens / 32][R source][local experts]. Bit t % 32 of word t / 32 says that
+ * token t of the source has a row for the expert. A row's position is the number of marks of earlier tokens. */
 EP_DEVICE uint32_t ll_mark_words(int32_t tokens) { return ceil_div(static_cast<uint32_t>(tokens), 32) * EP_EXPERTS; }
 EP_DEVICE uint32_t ll_mark(uint32_t source, uint32_t token, uint32_t expert) {
   return (token / 32 * EP_RANKS + source) * EP_LOCAL_EXPERTS + expert;
@@ -61,24 +60,22 @@ EP_DEVICE uint32_t ll_mark(uint32_t source, uint32_t token, uint32_t expert) {
  * arrived. */
 static const uint32_t LL_LOST = 0xffffffffu;
 
-/* ---- counting what arrives ---- */
 
-/* Returns whether the block must read the headers, because it has a part to copy or writes the index of the
- * output. */
+/* Returns whether the block must read the headers: it has a part to copy, or writes the output's index. */
 EP_DEVICE bool ll_needs_ids(const LlCall &c, uint32_t tokens) {
   return c.block < tokens * EP_RANKS * LL_PARTS || c.block == c.blocks - 1;
 }
 
-/* The knowledge of a gathering warp about this call. Until it knows the tokens of all ranks, it assumes that the
- * other ranks have as many tokens as this rank. */
+/* What a gathering warp knows about this call. At first it assumes that other ranks have as many tokens as this
+ * rank. */
 struct LlArrivals {
-  uint32_t tokens; /* lane r: number of tokens of rank r % EP_RANKS; 0 if not known yet */
-  uint32_t end;    /* the largest number of tokens of any rank, as far as known */
+  uint32_t tokens; /* lane r: tokens of rank r % EP_RANKS; 0 if not known yet */
+  uint32_t end;    /* the largest number of tokens of a rank, as far as known */
   bool reads;      /* this block must read the headers */
 };
 
-/* Header words are numbered in the order of tokens, then sources, then top-k positions, so that the first tokens of
- * all sources are read first. */
+/* Header words are numbered by token, source and top-k position, so that the first tokens of all sources come
+ * first. */
 struct LlHeads {
   uint32_t first; /* word of lane 0 */
   uint64_t word[LL_HEADS];
@@ -86,7 +83,7 @@ struct LlHeads {
 EP_DEVICE uint32_t ll_head_token(uint32_t w) { return w / LL_HEADS_TOKEN; }
 EP_DEVICE uint32_t ll_head_source(uint32_t w) { return w / EP_TOPK % EP_RANKS; }
 
-/* Returns whether the lane's words have arrived. Words of tokens that do not exist stay all ones and are ignored. */
+/* Returns whether the lane's words have arrived. Words of absent tokens are ignored. */
 EP_DEVICE bool ll_heads_here(const LlCall &c, const LlArrivals &n, const LlHeads &h) {
   bool here = true;
 #pragma unroll
@@ -98,7 +95,7 @@ EP_DEVICE bool ll_heads_here(const LlCall &c, const LlArrivals &n, const LlHeads
   return here;
 }
 
-/* Returns a rank for which the warp waits: its count or one of its headers is missing. */
+/* Returns a rank for which the warp waits: its count or a header is missing. */
 EP_DEVICE int32_t ll_missing_source(const LlCall &c, const LlArrivals &n, const LlHeads &h, bool counted) {
   uint32_t silent = __ballot_sync(EP_FULL_WARP, !counted), source = 0;
   if (silent != 0) return static_cast<int32_t>((__ffs(silent) - 1) % EP_RANKS);
@@ -110,8 +107,7 @@ EP_DEVICE int32_t ll_missing_source(const LlCall &c, const LlArrivals &n, const 
   return static_cast<int32_t>(__reduce_max_sync(EP_FULL_WARP, source));
 }
 
-/* Polls the token counts of all ranks and some headers together. A poll that finds all of them costs only shuffles
- * and one vote. The search for a missing source comes after the vote. */
+/* Polls the token counts of all ranks and some headers together. */
 EP_DEVICE bool ll_wait_heads(const EpArgs &a, const LlCall &c, LlArrivals &n, LlHeads &h) {
   const uint64_t *counts = ll_counts(a, a.rank, c.number, c.lane % EP_RANKS) + EP_LOCAL_EXPERTS;
   const uint64_t lost = ep_alive(a, c.lane % EP_RANKS) ? 0 : static_cast<uint64_t>(c.number) << 32; /* no tokens */
@@ -128,7 +124,8 @@ EP_DEVICE bool ll_wait_heads(const EpArgs &a, const LlCall &c, LlArrivals &n, Ll
     n.tokens = counted ? static_cast<uint32_t>(count) : 0;
     if (__all_sync(EP_FULL_WARP, ll_heads_here(c, n, h) & counted)) return true;
     if (__any_sync(EP_FULL_WARP, n.tokens > n.end)) n.end = __reduce_max_sync(EP_FULL_WARP, n.tokens);
-    int32_t source = (spin.polls & 63u) == 63u ? ll_missing_source(c, n, h, counted) : 0; /* EpSpin gives up only at such polls */
+    int32_t source = (spin.polls & 63u) == 63u ? ll_missing_source(c, n, h, counted) : 0; /* EpSpin gives up only at
+                                                                                             such polls */
     if (!ep_again_warp(spin, a, {EP_PHASE_DISPATCH_WAIT, -1, source}, c.number, count >> 32)) return false;
   }
 }
@@ -144,7 +141,6 @@ EP_DEVICE void ll_mark_heads(const LlCall &c, LlShared &s, uint32_t *marks, cons
   }
 }
 
-/* Clears rows and marks while headers are on their way. */
 EP_DEVICE void ll_clear_marks(const LlCall &c, LlShared &s, uint32_t *marks, const LlGather &g, uint32_t words) {
   uint32_t first = (c.warp - g.first) * 32 + c.lane, step = g.warps * 32;
   for (uint32_t i = first; i < EP_EXPERTS; i += step) s.rows[i / EP_LOCAL_EXPERTS][i % EP_LOCAL_EXPERTS] = 0;
@@ -152,9 +148,9 @@ EP_DEVICE void ll_clear_marks(const LlCall &c, LlShared &s, uint32_t *marks, con
   ll_gather_sync(g);
 }
 
-/* Waits for the first headers and all counts. Returns the largest number of tokens of a rank, or LL_LOST. If another
- * rank has more tokens than this rank, a block may have parts to copy only because of these tokens. Such a block
- * waits for the counts first, and then a second time, for the headers too. */
+/* Waits for the first headers and all counts. Returns the largest number of tokens of a rank, or LL_LOST. If only
+ * another rank's further tokens give this block parts to copy, it waits twice: for the counts, then for the
+ * headers. */
 EP_DEVICE uint32_t ll_wait_first(const EpArgs &a, const LlCall &c, LlArrivals &n, LlHeads &h) {
   if (!ll_wait_heads(a, c, n, h)) return LL_LOST;
   uint32_t most = __reduce_max_sync(EP_FULL_WARP, n.tokens);
@@ -164,8 +160,8 @@ EP_DEVICE uint32_t ll_wait_first(const EpArgs &a, const LlCall &c, LlArrivals &n
   return ll_wait_heads(a, c, n, h) ? most : LL_LOST;
 }
 
-/* Counts all headers. All gathering warps call it and pass the same barriers, even if a header never arrived. If
- * another rank has more tokens than this one, more marks are cleared. Returns the value for `ready`. */
+/* Counts all headers, in all gathering warps, which pass the same barriers even if a header never arrives. Returns
+ * the value for `ready`. */
 EP_DEVICE uint32_t ll_gather(const EpArgs &a, const LlCall &c, LlShared &s, uint32_t *marks, const LlGather &g) {
   uint32_t own = static_cast<uint32_t>(a.tokens), warp = c.warp - g.first, clear = ll_mark_words(a.tokens);
   LlArrivals n = {0, own, ll_needs_ids(c, own)};
@@ -191,8 +187,8 @@ EP_DEVICE uint32_t ll_gather(const EpArgs &a, const LlCall &c, LlShared &s, uint
   return s.failed ? LL_LOST : 1 + most;
 }
 
-/* Turns counts into the first row of every (source, expert) segment. One warp calls it. A lane has neighbouring
- * experts, so that one sum over lanes is enough. */
+/* Turns counts into the first row of every (source, expert) segment, with one warp. A lane has neighbouring
+ * experts. */
 EP_DEVICE void ll_place_segments(const EpArgs &a, LlShared &s, uint32_t lane, bool publish) {
   uint32_t count[LL_LANE_EXPERTS][EP_RANKS], padded[LL_LANE_EXPERTS], rows = 0;
 #pragma unroll
@@ -219,8 +215,8 @@ EP_DEVICE void ll_place_segments(const EpArgs &a, LlShared &s, uint32_t lane, bo
   if (lane < EP_RANKS) ll_tokens(a)[lane] = s.tokens[lane];
 }
 
-/* Counts the rows and finds their positions. The last block, which has the least to copy, also writes the index of
- * the output. */
+/* Counts the rows and finds their positions. The last block, with the least to copy, also writes the output's
+ * index. */
 EP_DEVICE void ll_gather_and_place(const EpArgs &a, const LlCall &c, LlShared &s, uint32_t *marks, const LlGather &g) {
   uint32_t ready = ll_gather(a, c, s, marks, g);
   if (c.warp != g.first) return;
@@ -229,10 +225,9 @@ EP_DEVICE void ll_gather_and_place(const EpArgs &a, const LlCall &c, LlShared &s
   if (c.lane == 0) st_release_cta(&s.ready, ready);
 }
 
-/* ---- receiving ---- */
 
-/* Waits until the gathering warps have found the rows' positions. Returns the largest number of tokens of a rank, or
- * 0 if a count or a header never arrived. */
+/* Waits until the gathering warps have found the rows' positions. Returns the largest number of tokens of a rank,
+ * or 0 if a count or a header never arrived. */
 EP_DEVICE uint32_t ll_wait_ready(const EpArgs &a, const LlShared &s) {
   EpSpin spin;
   for (;;) {
@@ -242,7 +237,7 @@ EP_DEVICE uint32_t ll_wait_ready(const EpArgs &a, const LlShared &s) {
   }
 }
 
-/* Adds the positions of a part's rows to its header words. In dispatch_ll the senders write these positions. */
+/* Adds the positions of a part's rows to its header words. */
 EP_DEVICE void ll_find_positions(const LlCall &c, const uint32_t *marks, LlPart &p) {
   if (!(p.here >> c.lane & 1u)) return;
   uint32_t expert = static_cast<uint32_t>(p.head) >> LL_PLACE_BITS;
@@ -251,9 +246,8 @@ EP_DEVICE void ll_find_positions(const LlCall &c, const uint32_t *marks, LlPart 
   p.head += position;
 }
 
-/* Receives. A gathering warp first reads and counts headers. Each other warp already polls the data of its first part
- * while headers arrive, if the part's token number is below the number of this rank's tokens: it is likely then that
- * the part's source has the token too. */
+/* Receives. A gathering warp first reads headers. Each other warp meanwhile polls the data of its first part, if
+ * this rank has a token of that number: then the source probably has it too. */
 EP_DEVICE void ll_ids_wait(const EpArgs &a, const LlCall &c, LlShared &s, uint32_t *marks, const LlGather &g) {
   const uint32_t per_token = EP_RANKS * LL_PARTS;
   uint32_t job = ll_from_top(c);

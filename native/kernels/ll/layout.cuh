@@ -1,29 +1,25 @@
-/* The memory of the low-latency kernels on the symmetric heap.
+/* The memory of the low-latency kernels on the symmetric heap. There are no flags: a receiver polls the data words
+ * until none is all ones, and writes all ones back once it has read them. Without fence and flag a call on NVLink
+ * takes 2.5 to 3 us less. A word of 32 bits (64 bits in headers and counts) must arrive as a whole; different
+ * words may arrive in any order.
  *
- * There are no flags. A receiver polls the data words themselves until none of them is all ones, and writes all ones
- * back once it has read them. That needs no fence. On NVLink a call takes 2.5 to 3 us less than with data, fence and
- * flag. A word of 32 bits (64 bits in headers and counts) must arrive as a whole; different words may arrive in any
- * order.
- *
- * Why no barrier is needed between calls: a call of dispatch ends only when the counts of every rank have arrived,
- * and a rank sends its counts only after all its earlier calls have ended. So no rank is ever more than one call
- * ahead. */
+ * No barrier is needed between calls: a dispatch ends only when the counts of every rank have arrived, and a rank
+ * sends its counts after all its earlier calls. So no rank is more than one call ahead. */
 #pragma once
 
 #include "common/token.cuh"
 #include "ll/call.cuh"
 
-/* Regions of the state, in the order of kernels/cuda/declare/ll.go. R is the number of ranks, T max_tokens, K top-k,
- * H hidden. "own": only the rank that has the memory writes it. "All ones", "Zeroed": contents before the first
- * call. */
+/* Regions of the state, in the order of kernels/cuda/declare/ll.go. R is the number of ranks, T max_tokens, K
+ * top-k, H hidden. "own": only this rank writes it. "All ones", "Zeroed": contents before the first call. */
 enum LlRegion {
-  LL_COUNTS,  /* [3][R source][local experts + 1] u64: call << 32 | number of rows; in the last word call << 32 | number of tokens. Zeroed */
+  LL_COUNTS,  /* [3][R source][local experts + 1] u64: call << 32 | rows; the last word has the tokens. Zeroed */
   LL_HEADERS, /* [3][R source][T][K] u64: weight << 32 | place. All ones */
   LL_SLOTS,   /* [2][R source][T][LL_SLOT_BYTES]: elements, then scales. All ones */
-  LL_ROUTE,   /* [R source][T][K] u64: weight << 32 | row of the output or LL_NOWHERE; own */
-  LL_TOKENS,  /* [R source] u32: number of tokens in the last dispatch; own */
-  LL_STARTED, /* [R] u32: last call of combine that each rank began. Zeroed */
-  LL_RETURN   /* [2][T][LL_RETURN_SLOTS][H] BF16: partial sums by rank, or rows by top-k position. All ones */
+  LL_ROUTE,   /* [R source][T][K] u64: weight << 32 | row or LL_NOWHERE; own */
+  LL_TOKENS,  /* [R source] u32: tokens of the last dispatch; own */
+  LL_STARTED, /* [R] u32: last combine that each rank began. Zeroed */
+  LL_RETURN   /* [2][T][LL_RETURN_SLOTS][H] BF16: sums by rank, or rows by top-k position. All ones */
 };
 
 static const uint32_t LL_SLOT_BYTES = ep_up(EP_PAYLOAD + EP_TOKEN_SCALES * 4, 16);
@@ -32,9 +28,8 @@ static const uint32_t LL_COUNT_WORDS = EP_LOCAL_EXPERTS + 1;
 
 EP_DEVICE uint8_t *ll_at(const EpArgs &a, int rank, LlRegion region) { return a.heap[rank] + a.region[region]; }
 
-/* Returns the count words of a source. Counts and headers have three sets, and call n uses set n % 3. During a call a
- * fast rank may already write the set of the next call. And this rank reads the counts of the previous call, to clear
- * as many headers. */
+/* Returns the count words of a source. Call n uses set n % 3 of counts and headers: a fast rank may already write
+ * the next call's set, and this rank clears the previous call's. */
 EP_DEVICE uint64_t *ll_counts(const EpArgs &a, int owner, uint32_t call, int source) {
   return reinterpret_cast<uint64_t *>(ll_at(a, owner, LL_COUNTS)) + (call % 3 * EP_RANKS + source) * LL_COUNT_WORDS;
 }

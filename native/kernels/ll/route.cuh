@@ -1,23 +1,22 @@
-/* The route of a token of layout expert, which a dispatch wrote for combine. Lane k has `weight << 32 | row` of top-k
- * position k. The words are at the address ll_route(a, source, token). For layout masked, masked/combine.cuh defines
- * the same names. */
+/* The route of a token of layout expert, from a dispatch for combine. Lane k has weight << 32 | row of top-k
+ * position k. masked/combine.cuh defines the same names. */
 #pragma once
 
 #include "ll/call.cuh"
 
-static const uint32_t LL_STEP = 1; /* 16-byte vectors of a row that a lane moves at a time */
+static const uint32_t LL_STEP = 1; /* 16-byte vectors of a lane at a time */
 
-/* Returns the number of blocks that send nothing and only sum. If it is 0, every block first sends and then sums. */
+/* Returns the number of blocks that only sum; 0: every block sends and then sums. */
 EP_DEVICE uint32_t ll_summing_blocks(const EpArgs &) { return 0; }
 
 struct LlRoute {
   uint64_t word;
 };
 
-/* Returns the row, or LL_NOWHERE if this lane's top-k position has no row on this rank. */
+/* Returns the row, or LL_NOWHERE if this lane's position has none on this rank. */
 EP_DEVICE uint32_t ll_row(const LlRoute &r) { return static_cast<uint32_t>(r.word); }
 
-#ifndef LL_HOSTS /* hosts/combine_ll.cuh numbers the messages of a source */
+#ifndef LL_HOSTS /* hosts/combine_ll.cuh numbers messages instead */
 EP_DEVICE LlRoute ll_route_at(const EpArgs &a, const LlCall &c, uint32_t source, uint32_t place, bool exists) {
   return {c.lane < EP_TOPK && exists ? ll_route(a, source, place)[c.lane] : LL_NOWHERE};
 }
@@ -32,9 +31,8 @@ EP_DEVICE uint32_t ll_places(const EpArgs &a, uint32_t source) { return ll_token
 
 EP_DEVICE int32_t ll_id(const EpArgs &a, uint32_t at) { return a.topk_ids[at]; }
 
-/* ---- weights ---- */
 
-/* The routes contain the weights. So a rank sends no weights when it begins a call, and waits for none. */
+/* The routes contain the weights, so combine sends none. */
 static const bool LL_LATE_WEIGHTS = false;
 EP_DEVICE void ll_send_weights(const EpArgs &, const LlCall &, uint32_t) {}
 EP_DEVICE bool ll_wait_weight(const EpArgs &, const LlCall &, const LlReturn &, uint64_t *) { return true; }

@@ -1,30 +1,28 @@
-/* Positions of rows and the index of the output, for layout expert. For layout masked, masked/dispatch_ids.cuh
- * defines the same functions and does not include this file. */
+/* Positions of rows and the output's index, for layout expert. masked/dispatch_ids.cuh defines the same functions. */
 #pragma once
 
 #include "ll/layout.cuh"
 
 #define LL_WEIGHTS 1 /* 1: a weight is sent with each id */
 
-/* Returns the number of output rows that an expert with `rows` rows uses, padding included. */
+/* Returns the number of output rows of an expert with `rows` rows, padding included. */
 EP_DEVICE uint32_t ll_block_rows(const EpArgs &, uint32_t rows) { return ceil_div(rows, EP_ROW_PAD) * EP_ROW_PAD; }
 
-/* Writes the index of expert e, whose first row is `row`. The last argument has the number of its rows from each
- * source. */
+/* Writes the index of expert e, whose first row is `row`. The last argument: its rows from each source. */
 EP_DEVICE void ll_publish_expert(const EpArgs &a, uint32_t e, uint32_t row, const uint32_t (&)[EP_RANKS]) {
   a.row_offsets[e] = row;
   a.expert_ids[e] = static_cast<int32_t>(e);
 }
 
-/* Writes the end of all rows, which lane 31 has in `end`. One warp calls it; each lane has the rows of n experts. */
+/* Writes the end of all rows, which lane 31 has in `end`. One warp calls it. The last argument: the rows of n
+ * experts in each lane. */
 template <uint32_t n>
 EP_DEVICE void ll_publish_all(const EpArgs &a, uint32_t lane, uint32_t end, const uint32_t (&)[n][EP_RANKS]) {
   if (lane == 31) a.row_offsets[EP_LOCAL_EXPERTS] = end;
 }
 
-/* Returns the address of the first scale of a row. Each next scale is ll_scale_step words further. Arguments: the
- * row, each lane's place (see LL_PLACE_BITS), and the top-k position of the row, which is also the number of the lane
- * that has the row's place. */
+/* Returns the address of a row's first scale; its scales are ll_scale_step words apart. The unnamed arguments are
+ * for layout masked. */
 EP_DEVICE uint32_t *ll_row_scales(const EpArgs &a, uint64_t row, uint32_t, int) {
   return reinterpret_cast<uint32_t *>(a.out_scales) + row;
 }
@@ -35,6 +33,5 @@ EP_DEVICE void ll_keep_route(const EpArgs &a, uint32_t source, uint32_t token, u
   ll_route(a, source, token)[k] = head >> 32 << 32 | row;
 }
 
-/* Clears the headers that another kernel may have written in the previous call. In layout expert no other kernel uses
- * this memory. In layout masked, dispatch_masked with count=sender uses it. */
+/* Clears the headers that another kernel wrote in the previous call: none in layout expert. */
 EP_DEVICE void ll_clear_beside(const EpArgs &, const LlCall &) {}

@@ -1,28 +1,26 @@
-/* combine_masked is combine_ll for layout masked. The code is in ll/combine.cuh, which uses some names of
- * ll/layout.cuh and ll/route.cuh. This file defines these names for the memory of masked/layout.cuh.
+/* combine_masked is combine_ll for layout masked: this file defines names of ll/layout.cuh and ll/route.cuh for
+ * the memory of masked/layout.cuh.
  *
- * The weights are not known when tokens are dispatched. A rank that sums rows before it sends them needs the weights.
- * So each rank sends its weights at the start of this call, one word for each expert. This takes no longer than the
- * load of the first rows. With mode=split the sending kernel occupies its SMs until the last rank has sent its
- * weights. With own=registers a rank with one row of a token sends that row and waits for no weight.
+ * A rank that sums rows before it sends them needs their weights, which dispatch does not send. So each rank sends
+ * its weights at the start of this call, while the first rows load. With mode=split the sending kernel occupies
+ * its SMs until the last rank has sent its weights.
  *
- * The kernel reads the routes that lie after src_info; any dispatch_masked of this rank may have written them.
- * Compile-time: EP_UNIT_BYTES, bytes of a row that a warp moves at a time. */
-#define LL_MEMORY /* the memory is defined in this file and not in ll/layout.cuh and ll/route.cuh */
+ * The kernel reads the routes after src_info, from any dispatch_masked of this rank. */
+#define LL_MEMORY /* leaves out the memory of ll/ */
 #include "common/ids.cuh"
 #include "ll/call.cuh"
 #include "masked/layout.cuh"
 
-static const uint32_t LL_STEP = EP_UNIT_BYTES / LL_WARP_BYTES; /* 16-byte vectors of a row that a lane moves at a time */
+static const uint32_t LL_STEP = EP_UNIT_BYTES / LL_WARP_BYTES; /* 16-byte vectors of a lane at a time */
 
-/* Returns the number of blocks that send nothing and only sum. If it is 0, every block first sends and then sums. */
+/* Returns the number of blocks that only sum; 0: every block sends and then sums. */
 EP_DEVICE uint32_t ll_summing_blocks(const EpArgs &a) { return static_cast<uint32_t>(a.wait_sms); }
 
 EP_DEVICE uint8_t *ll_return(const EpArgs &a, int owner, uint32_t call, uint32_t token, uint32_t slot) {
   return masked_return(a, owner, call, token, slot);
 }
 EP_DEVICE uint32_t ll_places(const EpArgs &a, uint32_t source) {
-  if (!ep_alive(a, source)) return 0; /* the dispatch may be older than the loss of the rank */
+  if (!ep_alive(a, source)) return 0; /* the dispatch may be older than the rank's loss */
   uint32_t messages = static_cast<uint32_t>(masked_messages(a)[source]);
   return messages <= static_cast<uint32_t>(a.max_tokens) ? messages : 0;
 }
@@ -37,17 +35,15 @@ EP_DEVICE LlRoute ll_route_at(const EpArgs &a, const LlCall &c, uint32_t source,
   const int32_t *route = masked_route(a, source, exists ? place : 0);
   uint32_t token = static_cast<uint32_t>(route[0]);
   int32_t row = c.lane < EP_TOPK ? route[1 + c.lane] : -1;
-  /* If a broken dispatch wrote wrong routes, they must not lead out of the buffers. */
+  /* A broken dispatch may write wrong routes, which must not lead outside the buffers. */
   bool valid = exists && row >= 0 && row < a.max_rows && token < static_cast<uint32_t>(a.max_tokens);
   return {valid ? static_cast<uint32_t>(row) : LL_NOWHERE, token};
 }
 EP_DEVICE uint32_t ll_row(const LlRoute &r) { return static_cast<uint32_t>(r.word); }
 EP_DEVICE uint32_t ll_token_of(const LlRoute &r, uint32_t) { return r.token; }
 
-/* Finds the route of one of this rank's tokens. The routes are in the order of tokens. So if this rank has T tokens
- * and M of them have a route, the route of token t is near place t * M / T. The function reads 32 places around it at
- * a time; if the token is not among them, it reads the 32 places before or after. After dispatch_masked with
- * count=receiver the place of a token is its number. */
+/* Finds the route of one of this rank's tokens. Routes ascend by token: if M of T tokens have a route, that of
+ * token t is near place t * M / T. The function reads 32 places at a time, from there on. */
 EP_DEVICE LlRoute ll_own_route(const EpArgs &a, const LlCall &c, uint32_t token) {
   const uint32_t messages = ll_places(a, a.rank), tokens = static_cast<uint32_t>(a.tokens);
   const uint32_t guess = static_cast<uint32_t>(static_cast<uint64_t>(token) * messages / tokens);
@@ -68,12 +64,11 @@ EP_DEVICE LlRoute ll_own_route(const EpArgs &a, const LlCall &c, uint32_t token)
   return {LL_NOWHERE, 0};
 }
 
-/* ---- weights ---- */
 
 static const bool LL_LATE_WEIGHTS = true;
 
-/* Sends each weight of this rank's tokens to the rank of its expert. With LL_PEERS no weights are sent for this
- * rank's own experts. `senders` warps of each sending block call it. */
+/* Sends each weight of this rank's tokens to the rank of its expert (with LL_PEERS only to other ranks), with
+ * `senders` warps of each sending block. */
 EP_DEVICE void ll_send_weights(const EpArgs &a, const LlCall &c, uint32_t senders) {
   uint32_t all = static_cast<uint32_t>(a.tokens) * EP_TOPK, step = c.blocks * senders * 32;
   for (uint32_t j = ll_from_bottom(c) * 32 + c.lane; j < all; j += step) {
@@ -99,7 +94,6 @@ EP_DEVICE bool ll_wait_weight(const EpArgs &a, const LlCall &c, const LlReturn &
   }
 }
 
-/* Adds the weight of one of this rank's own tokens. */
 EP_DEVICE void ll_weigh_own(const EpArgs &a, LlRoute &r, uint32_t at) {
   if (ll_row(r) != LL_NOWHERE) r.word |= static_cast<uint64_t>(__float_as_uint(a.weights[at])) << 32;
 }

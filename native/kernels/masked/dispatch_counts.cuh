@@ -1,7 +1,5 @@
-/* dispatch_masked sends each token once to each rank of its experts. The receiver copies the token to one row of each
- * of the token's experts on that rank. See layout.cuh for the protocol.
- *
- * Compile-time: EP_UNIT_BYTES, message bytes that a warp moves at a time; EP_RAW, see common/message.cuh. */
+/* dispatch_masked sends each token once to each rank of its experts. The receiver copies the token to the row of
+ * each of its experts there. EP_UNIT_BYTES: message bytes that a warp moves at a time. */
 #include "common/split.cuh"
 #include "masked/places.cuh"
 #include "rank/rows.cuh"
@@ -9,14 +7,13 @@
 struct MaskedShared {
   RankTile tile;
   MaskedPlaces places;
-  uint32_t base[EP_RANKS][EP_LOCAL_EXPERTS]; /* number of rows received; masked_index replaces it by the segment's first row in the expert's block */
+  uint32_t base[EP_RANKS][EP_LOCAL_EXPERTS]; /* rows received; after masked_index the segment's first row */
   uint32_t messages[EP_RANKS];
   uint32_t failed;
 };
 
-/* ---- sending ---- */
 
-/* Sends every rank the number of messages, and of rows for each of its experts, that it gets from this rank. */
+/* Sends every rank the number of its messages, and of rows for each of its experts. */
 EP_DEVICE void masked_signal(const EpArgs &a, const EpCall &c, const MaskedShared &s) {
   uint64_t call = static_cast<uint64_t>(c.number) << 32;
   for (uint32_t e = threadIdx.x; e < EP_EXPERTS + EP_RANKS; e += blockDim.x) {
@@ -29,7 +26,6 @@ EP_DEVICE void masked_signal(const EpArgs &a, const EpCall &c, const MaskedShare
   }
 }
 
-/* Returns word w of the head of the tile's token i, for rank `to`. */
 EP_DEVICE uint32_t masked_head_word(const MaskedPlaces &m, uint32_t token, uint32_t i, int to, uint32_t w) {
   if (w == 0) return token;
   uint32_t k = (w - 1) % EP_TOPK;
@@ -38,7 +34,7 @@ EP_DEVICE uint32_t masked_head_word(const MaskedPlaces &m, uint32_t token, uint3
   return w <= EP_TOPK ? static_cast<uint32_t>(id % EP_LOCAL_EXPERTS) : m.place[i][k];
 }
 
-/* Sends one unit of token i of the tile to all its ranks; the head is sent with the first unit. */
+/* Sends one unit of token i of the tile to all its ranks, the first unit with the head. */
 EP_DEVICE void masked_send(const EpArgs &a, const EpCall &c, const MaskedShared &s, uint32_t token, uint32_t i, uint32_t unit, const RankUnit &u) {
   uint32_t first = unit * (32 * RANK_STEP) + c.lane;
   EpVector out[RANK_STEP];
@@ -55,8 +51,8 @@ EP_DEVICE void masked_send(const EpArgs &a, const EpCall &c, const MaskedShared 
   }
 }
 
-/* Sends this block's tokens; all threads of a sending block call it. The first unit is loaded before the tokens are
- * placed. Each later unit is loaded while the unit before it is sent. */
+/* Sends this block's tokens, with all threads. The first unit is loaded before the tokens are placed, each later
+ * unit while the preceding one is sent. */
 EP_DEVICE void masked_dispatch_async(const EpArgs &a, const EpCall &c, MaskedShared &s) {
   RankRun run = rank_run(a, c);
   uint32_t step = c.warps * run.share, begin = run.turn + c.warp * run.share;
@@ -90,7 +86,6 @@ EP_DEVICE void masked_clear_heads(const EpArgs &a, const EpCall &c) {
   masked_clear_ids_of(a, before);
 }
 
-/* ---- receiving ---- */
 
 EP_DEVICE bool masked_wait_count(const EpArgs &a, const EpCall &c, const uint64_t *p, int32_t expert, int source, uint32_t *count) {
   EpSpin spin;
@@ -109,8 +104,8 @@ EP_DEVICE void masked_publish(const EpArgs &a, const MaskedShared &s, uint32_t e
   a.row_offsets[e] = all;
 }
 
-/* Reads all counts and computes s.base. Every block does so, because this takes less time than passing s.base from
- * one block to the others. The last block also writes the index of the output. */
+/* Reads all counts and computes s.base, in every block: passing them on would take longer. The last block also
+ * writes the output's index. */
 EP_DEVICE void masked_index(const EpArgs &a, const EpCall &c, MaskedShared &s) {
   __syncthreads();
   for (uint32_t i = threadIdx.x; i < EP_RANKS * (EP_LOCAL_EXPERTS + 1); i += blockDim.x) {
@@ -145,7 +140,7 @@ EP_DEVICE void masked_index(const EpArgs &a, const EpCall &c, MaskedShared &s) {
   if (publish && threadIdx.x == 0) a.row_offsets[EP_LOCAL_EXPERTS] = s.places.all[0];
 }
 
-/* One unit of a message, in the registers of a warp; lane k has the head's words of top-k position k. */
+/* One unit of a message; lane k has the head's words of top-k position k. */
 struct MaskedPart {
   uint32_t source, place, unit;
   uint4 data[RANK_STEP];
@@ -181,7 +176,7 @@ EP_DEVICE bool masked_wait_part(const EpArgs &a, const EpCall &c, const MaskedSh
   return true;
 }
 
-/* Copies the unit to the rows of its experts, and empties the slot with all ones. */
+/* Copies the unit to the rows of its experts, and empties the slot. */
 EP_DEVICE void masked_take_part(const EpArgs &a, const EpCall &c, const MaskedPart &p) {
   uint32_t room = masked_room(a), first = p.unit * (32 * RANK_STEP) + c.lane;
   uint32_t here = __ballot_sync(EP_FULL_WARP, p.expert != RANK_ELSEWHERE);
@@ -220,7 +215,6 @@ EP_DEVICE void masked_dispatch_wait(const EpArgs &a, const EpCall &c, MaskedShar
   }
 }
 
-/* Initialises the shared words. The functions that read them begin with a barrier. */
 EP_DEVICE void masked_begin(MaskedShared &s) {
   rank_begin(s);
   for (uint32_t e = threadIdx.x; e < EP_EXPERTS; e += blockDim.x) s.places.before[e] = s.places.all[e] = 0;

@@ -1,22 +1,17 @@
-/* dispatch_masked_ids does the work of dispatch_ll_ids for layout masked. Senders do not count: they send ids at
- * once, and each receiving block counts the ids that arrive.
+/* dispatch_masked_ids is dispatch_ll_ids for layout masked: each receiving block counts the ids that arrive. This
+ * file defines the names of ll/layout.cuh and ll/rows.cuh for the memory of masked/layout.cuh. dispatch_masked
+ * uses the same slots and routes, but other headers and token counts. Here each token of a source has a route, and
+ * its place is its number.
  *
- * The code is in ll/dispatch_ids.cuh. This file defines the names of ll/layout.cuh and ll/rows.cuh for the memory of
- * masked/layout.cuh. dispatch_masked uses the same slots, but other headers and token counts, see
- * masked_clear_ids_of. Both kernels write the same routes for combine. This kernel writes a route for each token of a
- * source, so that the number of a token is also its place.
- *
- * Why the two kernels may use the same slots: call n writes set n & 1, and a fast rank in call n + 1 of either kernel
- * writes the other set. A call of either kernel ends only when every slot of the call is empty and a word of every
- * other rank has arrived, which each rank sends when it begins the call. */
-#define LL_MEMORY /* the memory is defined in this file and not in ll/layout.cuh and ll/rows.cuh */
+ * The two kernels may use the same slots: a call ends only when its slots are empty and every rank has begun it,
+ * and call n uses set n & 1. So a rank in call n + 1 of either kernel writes the other set. */
+#define LL_MEMORY /* leaves out the memory of ll/ */
 #include "ll/call.cuh"
 #include "masked/layout.cuh"
 
 static const uint32_t LL_COUNT_WORDS = 1;
 
-/* Returns the count words of a source. Here only the last word exists, the number of tokens. Before it ll/layout.cuh
- * has the counts of experts, which no rank sends here. */
+/* Returns the count words of a source. Here only the last word exists, the number of tokens. */
 EP_DEVICE uint64_t *ll_counts(const EpArgs &a, int owner, uint32_t call, int source) {
   return masked_tokens(a, owner, call, source) - EP_LOCAL_EXPERTS;
 }
@@ -28,12 +23,10 @@ EP_DEVICE uint8_t *ll_slot(const EpArgs &a, int owner, uint32_t call, int source
 }
 EP_DEVICE uint32_t *ll_tokens(const EpArgs &a) { return reinterpret_cast<uint32_t *>(masked_messages(a)); }
 
-/* ---- rows ---- */
 
 #define LL_WEIGHTS 0 /* 0: weights are sent by combine */
 
-/* Returns the rows of an expert's block. The block has room for all rows that may arrive, so an expert's first row is
- * known without counts. */
+/* Returns the rows of an expert's block, which has room for all rows that may arrive. */
 EP_DEVICE uint32_t ll_block_rows(const EpArgs &a, uint32_t) { return masked_room(a); }
 
 EP_DEVICE void ll_publish_expert(const EpArgs &a, uint32_t e, uint32_t, const uint32_t (&rows)[EP_RANKS]) {
@@ -57,8 +50,7 @@ EP_DEVICE void ll_publish_all(const EpArgs &a, uint32_t lane, uint32_t, const ui
   if (lane == 0) a.row_offsets[EP_LOCAL_EXPERTS] = all;
 }
 
-/* Returns the address of the first scale of a row. In an expert's block of scales, all scales of a group are
- * together. */
+/* Returns the address of a row's first scale. In an expert's block, the scales of a group are together. */
 EP_DEVICE uint32_t *ll_row_scales(const EpArgs &a, uint64_t row, uint32_t place, int k) {
   uint64_t before = __shfl_sync(EP_FULL_WARP, place >> LL_PLACE_BITS, k) * static_cast<uint64_t>(masked_room(a)) * (EP_TOKEN_SCALES - 1);
   return reinterpret_cast<uint32_t *>(a.out_scales) + before + row;

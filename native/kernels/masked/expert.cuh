@@ -1,6 +1,5 @@
-/* A kernel that takes the place of the experts, for layout masked. There each expert has a block of rows and a count
- * of them. */
-#define ep_expert ep_expert_alone /* only the arithmetic of common/expert.cuh is used */
+/* Takes the place of the experts in layout masked, where each expert has a block and a count of rows. */
+#define ep_expert ep_expert_alone /* only for its arithmetic */
 #include "common/expert.cuh"
 #undef ep_expert
 
@@ -19,7 +18,7 @@ EP_ENTRY(1024, 1) ep_expert(const __grid_constant__ EpArgs a) {
   uint16_t *y = const_cast<uint16_t *>(a.y);
   uint32_t room = EP_RANKS * static_cast<uint32_t>(a.max_tokens);
   for (uint32_t e = 0; e < EP_LOCAL_EXPERTS; e++) {
-    uint32_t rows = min(a.row_offsets[e], room); /* a wrong count of a broken dispatch must not lead out of the block of rows */
+    uint32_t rows = min(a.row_offsets[e], room); /* a broken dispatch's count must not lead outside the block */
     float gain = expert_gain(a, static_cast<int32_t>(e) + EP_SHARED);
     for (uint32_t i = blockIdx.x; i < rows; i += gridDim.x)
       for (uint32_t column = threadIdx.x; column < EP_HIDDEN; column += blockDim.x)

@@ -1,22 +1,18 @@
-/* The memory of the kernels of layout masked. The output has a block of R*T rows for each local expert. In a block
- * the rows of one source rank are together, in the order of ranks and tokens.
- *
- * Messages are the same as in rank/layout.cuh, which also explains why no barrier is needed. The head of a message
- * has for each top-k position the local expert, and the number of earlier tokens of the sender that chose that
- * expert. The receiver computes the row from these and from the counts of all ranks; no prefix sum over experts is
- * needed. */
+/* The memory of layout masked. The output has a block of R*T rows for each local expert, by source rank and token.
+ * Messages are as in rank/layout.cuh, which also explains why no barrier is needed. A message's head has for each
+ * top-k position the local expert, and how many earlier tokens of the sender chose this expert. From this and from
+ * all counts the receiver computes the row. */
 #pragma once
 
 #include "rank/layout.cuh"
 
-/* Regions of the state, in the order of kernels/cuda/declare/masked.go. The first four are the regions of RankRegion;
- * each token has MASKED_RETURN_SLOTS return slots. */
+/* Regions of the state, in the order of kernels/cuda/declare/masked.go. The first four are those of RankRegion. */
 enum MaskedRegion {
   MASKED_WEIGHTS = RANK_RETURN + 1, /* [2][R source][T][K] u64: call << 32 | weight. Zeroed */
   MASKED_HEADS,   /* [3][R source][T][RANK_HEAD] u32. All ones */
-  MASKED_EXPERTS, /* [2][R source][local experts] u64: call << 32 | number of rows. Zeroed */
-  MASKED_LAST,    /* [2][R source] u64: call << 32 | number of messages; written by this rank only. Zeroed */
-  MASKED_TOKENS,  /* [3][R source] u64: call << 32 | number of tokens, for dispatch_masked_ids. Zeroed */
+  MASKED_EXPERTS, /* [2][R source][local experts] u64: call << 32 | rows. Zeroed */
+  MASKED_LAST,    /* [2][R source] u64: call << 32 | messages; own. Zeroed */
+  MASKED_TOKENS,  /* [3][R source] u64: call << 32 | tokens, for dispatch_masked_ids. Zeroed */
   MASKED_IDS      /* [3][R source][T][K] u64: headers of dispatch_masked_ids. All ones */
 };
 
@@ -25,9 +21,8 @@ static const uint32_t MASKED_ROUTE = 1 + EP_TOPK; /* words of a message that com
 
 EP_DEVICE uint8_t *masked_at(const EpArgs &a, int rank, MaskedRegion region) { return ep_heap(a, rank) + a.region[region]; }
 
-/* Returns the words of a message's head. Heads have three sets, and call n uses set n % 3. During a call a fast rank
- * may already write the set of the next call, and this rank clears the heads of the previous call. It cannot clear
- * the heads of this call, because several warps still read them. */
+/* Returns the words of a message's head. Call n uses set n % 3: a fast rank may already write the next call's set,
+ * and this rank clears the previous call's. This call's heads are still being read. */
 EP_DEVICE uint32_t *masked_head(const EpArgs &a, int owner, uint32_t call, int source, uint32_t place) {
   return reinterpret_cast<uint32_t *>(masked_at(a, owner, MASKED_HEADS)) +
          (static_cast<uint64_t>(call % 3 * EP_RANKS + source) * a.max_tokens + place) * RANK_HEAD;
@@ -54,23 +49,22 @@ EP_DEVICE uint8_t *masked_return(const EpArgs &a, int owner, uint32_t call, uint
   return rank_at(a, owner, RANK_RETURN) + (at * MASKED_RETURN_SLOTS + slot) * (2 * EP_HIDDEN);
 }
 
-/* Returns the number of rows for which one expert's block has room. */
+/* Returns the number of rows of one expert's block. */
 EP_DEVICE uint32_t masked_room(const EpArgs &a) { return EP_RANKS * static_cast<uint32_t>(a.max_tokens); }
 
-/* Return the routes for combine: [R source][T][MASKED_ROUTE]. A route holds the token and then, for each top-k
- * position, the row or -1. After the routes: [R source] number of messages. The tokens of a source ascend with the
- * place. The routes are after src_info, an output of dispatch, so that calls may be combined in any order. */
+/* Return the routes for combine: [R source][T][MASKED_ROUTE], then [R source] numbers of messages. A route holds
+ * the token and, for each top-k position, the row or -1. Routes are after src_info, an output, so that calls may
+ * be combined in any order. A source's tokens ascend with the place. */
 EP_DEVICE int32_t *masked_routes(const EpArgs &a) { return a.src_info + 2 * a.max_rows; }
 EP_DEVICE int32_t *masked_route(const EpArgs &a, uint32_t source, uint32_t place) {
   return masked_routes(a) + (static_cast<uint64_t>(source) * a.max_tokens + place) * MASKED_ROUTE;
 }
 EP_DEVICE int32_t *masked_messages(const EpArgs &a) { return masked_route(a, EP_RANKS, 0); }
 
-/* ---- clearing ---- */
 
-/* Calls of dispatch_masked and dispatch_masked_ids may follow each other on the same memory. Each kernel clears the
- * words of call `number`, whichever kernel wrote them, because call number + 3 uses the same set. If a count is of
- * another call, there is nothing to clear. One warp of each block calls the functions below. */
+/* Calls of dispatch_masked and dispatch_masked_ids may follow each other on the same memory. Each clears the words
+ * of call `number`, whichever kernel wrote them, because call number + 3 uses the same set. One warp of each block
+ * calls the functions below. */
 struct MaskedClear {
   uint32_t number, block, blocks, lane;
 };

@@ -1,5 +1,5 @@
-/* Finds the place of a row among its source's rows for the same expert: the number of earlier tokens of the source
- * that chose this expert. The place depends only on the ids and is the same in every run. */
+/* Finds the place of a row: the number of earlier tokens of its source that chose its expert. It is the same in
+ * every run. */
 #pragma once
 
 #include "common/message.cuh"
@@ -9,22 +9,21 @@
 static const uint32_t MASKED_TILE = 32; /* tokens placed at a time */
 
 struct MaskedPlaces {
-  uint32_t before[EP_EXPERTS];         /* number of rows for each expert before the current token */
-  uint32_t all[EP_EXPERTS];            /* only in the last block: number of rows of all tokens for each expert */
+  uint32_t before[EP_EXPERTS];         /* rows for each expert before the current token */
+  uint32_t all[EP_EXPERTS];            /* last block: rows of all tokens for each expert */
   int32_t id[MASKED_TILE][EP_TOPK];
   uint32_t place[MASKED_TILE][EP_TOPK];
 };
 
-/* Adds to `into` the number of rows that tokens [begin, end) have for each expert. Begins and ends with a barrier. */
+/* Adds the rows of tokens [begin, end) to `into`, by expert. Begins and ends with a barrier. */
 EP_DEVICE void masked_count_rows(const EpArgs &a, uint32_t begin, uint32_t end, uint32_t (&into)[EP_EXPERTS]) {
   __syncthreads();
   ep_tally_ids(a, begin * EP_TOPK + threadIdx.x, blockDim.x, end * EP_TOPK, into);
   __syncthreads();
 }
 
-/* Finds the places of the rows of tokens [first, end), at most MASKED_TILE tokens. One warp handles the tokens one
- * after the other. Its lanes change different counters, because a token's experts are distinct. Begins and ends with
- * a barrier. */
+/* Finds the places of the rows of tokens [first, end), at most MASKED_TILE, with one warp. Lanes change different
+ * counters, because a token's experts are distinct. Begins and ends with a barrier. */
 EP_DEVICE void masked_place_tile(const EpArgs &a, const EpCall &c, MaskedPlaces &m, uint32_t first, uint32_t end) {
   __syncthreads();
   for (uint32_t i = threadIdx.x; i < (end - first) * EP_TOPK; i += blockDim.x)

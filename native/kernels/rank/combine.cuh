@@ -1,20 +1,18 @@
-/* combine_rank sends back one row for each token and rank, and adds the rows of a token in f32 in the order of ranks.
- * The row is the weighted sum of the outputs of the rank's experts, which the caller has computed. Receivers poll the
- * rows; a rank does not send the rows of its own tokens.
+/* combine_rank sends back one row for each (token, rank): the weighted sum that the caller has computed for the
+ * rank's experts. It adds a token's rows in f32 in the order of ranks. Receivers poll the rows; a rank does not
+ * send its own.
  *
- * It may read row_offsets and src_info of any dispatch_rank of this rank, not only of the last one, see
- * ep_wait_started. Compile-time: EP_UNIT_BYTES, bytes of a row that a warp moves at a time. */
+ * It may read row_offsets and src_info of any dispatch_rank of this rank. */
 #include "common/split.cuh"
 #include "rank/return.cuh"
 
 static const uint32_t RANK_STEP = EP_UNIT_BYTES / 512; /* vectors of a lane */
 static const uint32_t RANK_CHUNKS = (RANK_ROW + EP_UNIT_BYTES - 1) / EP_UNIT_BYTES;
 static const uint32_t RANK_PEERS = EP_RANKS > 1 ? EP_RANKS - 1 : 1;
-static const uint32_t RANK_BATCH = RANK_PEERS < 7 ? RANK_PEERS : 7; /* number of rows of a token that are polled together */
+static const uint32_t RANK_BATCH = RANK_PEERS < 7 ? RANK_PEERS : 7; /* rows of a token that are polled together */
 
 EP_DEVICE bool rank_in_row(uint32_t column) { return RANK_ROW % EP_UNIT_BYTES == 0 || column < RANK_ROW; }
 
-/* ---- sending ---- */
 
 /* A chunk of a row that is sent. Consecutive units go to different ranks. */
 struct RankReturn {
@@ -30,9 +28,8 @@ EP_DEVICE void rank_load_row(const EpArgs &a, RankReturn &r, uint64_t row, bool 
     if (there && rank_in_row(r.column + 512 * v)) r.data[v] = ld_readonly(rank_y(a, row, r.column + 512 * v));
   }
 }
-/* Loads a unit. With segments (rows that are not packed) the position of a row is known without the count. With
- * `ahead` the function then loads the row at once and checks the count afterwards, which saves a round trip to
- * memory. */
+/* Loads a unit. With segments (rows that are not packed), the position of a row does not depend on the count. With
+ * `ahead` it then loads the row at once and checks the count afterwards. */
 EP_DEVICE RankReturn rank_load_return(const EpArgs &a, const EpCall &c, uint32_t unit, RankRows of, bool ahead) {
   const uint32_t peers = RANK_PEERS, most = static_cast<uint32_t>(a.max_tokens);
   uint32_t place = unit / peers / RANK_CHUNKS;
@@ -49,7 +46,7 @@ EP_DEVICE RankReturn rank_load_return(const EpArgs &a, const EpCall &c, uint32_t
   return r;
 }
 
-/* Sends all units of this warp. It loads the next unit while it sends this one. */
+/* Sends all units of this warp, and loads the next unit while it sends this one. */
 EP_DEVICE void rank_combine_async(const EpArgs &a, const EpCall &c) {
   if (EP_RANKS == 1) return;
   const uint32_t peers = RANK_PEERS;
@@ -62,7 +59,7 @@ EP_DEVICE void rank_combine_async(const EpArgs &a, const EpCall &c) {
   for (; unit < units; unit += step) {
     RankReturn r = next;
     next = rank_load_return(a, c, unit + step, of, false);
-    /* A wrong token number of a broken dispatch must not lead out of the peer's buffer. */
+    /* A broken dispatch may write a wrong token number, which must not lead outside the buffer. */
     if (!r.exists || r.token >= static_cast<uint32_t>(a.max_tokens)) continue;
     uint8_t *slot = rank_return(a, r.source, c.number, r.token, a.rank);
 #pragma unroll
@@ -71,17 +68,16 @@ EP_DEVICE void rank_combine_async(const EpArgs &a, const EpCall &c) {
   }
 }
 
-/* ---- receiving ---- */
 
-/* The number of vectors of a token that a lane adds up at the same time. Their loads are in flight together, which
- * calls on few SMs need. With more than 2 ranks the registers are enough for only one vector. */
+/* Vectors of a token that a lane loads and adds together. With more than 2 ranks the registers are enough for one. */
 static const uint32_t RANK_WIDE = EP_RANKS <= 2 && RANK_STEP > 1 ? 2 : 1;
 
-/* Some vectors of the rows of a token, for the other ranks from number `first` on. Number i among the other ranks is
- * rank i, or i + 1 from this rank's own number on. */
+/* Some vectors of a token's rows, from the other ranks from number `first` on. Number i is rank i, or i + 1 from
+ * this rank's number on. */
 struct RankTerms {
   uint8_t *slots; /* this lane's first vector in the token's first slot */
-  uint32_t first, used, left; /* used: bit i: other rank first + i has a row of the token; left: bytes of the row from this vector on */
+  uint32_t first, used, left; /* used: bit i: other rank first + i has a row; left: bytes of the row from this vector
+                                 on */
 };
 EP_DEVICE uint32_t rank_other(const EpArgs &a, uint32_t i) { return i + (i >= static_cast<uint32_t>(a.rank)); }
 EP_DEVICE bool rank_there(const RankTerms &t, uint32_t v) { return RANK_ROW % EP_UNIT_BYTES == 0 || v * 512 < t.left; }
@@ -90,8 +86,8 @@ EP_DEVICE uint4 *rank_term(const EpArgs &a, const RankTerms &t, uint32_t i, uint
   return reinterpret_cast<uint4 *>(t.slots + rank_other(a, exists ? t.first + i : 0) * RANK_ROW + (rank_there(t, v) ? v * 512 : 0));
 }
 
-/* Polls the slots of a batch of ranks together until all have arrived. It also reads slots that are not used, so that
- * there is no branch between the loads. */
+/* Polls the slots of a batch of ranks until all have arrived. It also reads unused slots, to avoid a branch
+ * between the loads. */
 EP_DEVICE bool rank_wait_terms(const EpArgs &a, const RankTerms &t, uint4 (&data)[RANK_WIDE][RANK_BATCH]) {
   EpSpin spin;
   for (;;) {

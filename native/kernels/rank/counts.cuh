@@ -1,21 +1,19 @@
-/* Exchanges counts of rows, and finds where the rows of each rank begin. The dispatches of layout rank that store
- * rows directly in an output use it. */
+/* Exchanges counts of rows, and finds where the rows of each rank begin, for dispatches that store rows in
+ * outputs. */
 #pragma once
 
 #include "rank/tokens.cuh"
 
 struct RankHomeShared {
   RankTile tile;
-  uint32_t rows[EP_RANKS][EP_RANKS]; /* number of rows from a source for a rank */
-  uint32_t first[EP_RANKS];          /* row on this rank of each source's first message */
-  uint32_t there[EP_RANKS];          /* row on each rank of this rank's first message */
+  uint32_t rows[EP_RANKS][EP_RANKS]; /* rows from a source for a rank */
+  uint32_t first[EP_RANKS];          /* first row of each source on this rank */
+  uint32_t there[EP_RANKS];          /* first row of this rank on each rank */
   uint32_t failed;
 };
 
-/* Tells every rank that this rank has begun the call, before anything is counted. This is needed only if each source
- * has its own segment of the output. In that case a rank reads only the number of rows that another rank sends to it.
- * No other rank reads the word for the rows that a rank sends to itself. So the call number in this word can be the
- * signal. */
+/* Tells every rank that this rank has begun the call, if each source has its own segment of the output. It uses
+ * the word for this rank's rows to itself, which no other rank reads as a count then. */
 EP_DEVICE void rank_home_begin(const EpArgs &a, const EpCall &c) {
   if (EP_PACKED || c.block != 0 || threadIdx.x >= EP_RANKS || threadIdx.x == static_cast<uint32_t>(a.rank)) return;
   int to = static_cast<int>(threadIdx.x);
@@ -23,8 +21,7 @@ EP_DEVICE void rank_home_begin(const EpArgs &a, const EpCall &c) {
   st_relaxed_sys(rank_count_for(a, to, c.number, a.rank, a.rank), static_cast<uint64_t>(c.number) << 32);
 }
 
-/* Sends every rank the number of rows that it receives from this rank. With packed rows it sends every rank the
- * numbers for all ranks. */
+/* Sends every rank its number of rows from this rank, or with packed rows the numbers for all ranks. */
 EP_DEVICE void rank_home_tell(const EpArgs &a, const EpCall &c, const uint32_t (&all)[EP_RANKS]) {
   for (uint32_t i = threadIdx.x; i < EP_RANKS * EP_RANKS; i += blockDim.x) {
     int to = static_cast<int>((static_cast<uint32_t>(a.rank) + i / EP_RANKS) % EP_RANKS), of = static_cast<int>(i % EP_RANKS);
@@ -34,7 +31,7 @@ EP_DEVICE void rank_home_tell(const EpArgs &a, const EpCall &c, const uint32_t (
   }
 }
 
-/* Waits for the number of rows from a source for a rank, and returns it; 0 for a lost source. */
+/* Returns the number of rows from a source for a rank, after a wait; 0 for a lost source. */
 EP_DEVICE uint32_t rank_home_wait_count(const EpArgs &a, const EpCall &c, RankHomeShared &s, int source, int rank) {
   if (!ep_alive(a, source)) return 0;
   uint32_t rows;
@@ -64,8 +61,8 @@ EP_DEVICE void rank_home_counts(const EpArgs &a, const EpCall &c, RankHomeShared
   __syncthreads();
 }
 
-/* Waits until this rank may store rows on all other ranks, and knows their positions. All threads call it; begins and
- * ends with a barrier. */
+/* Waits until this rank may store rows on all other ranks, and knows their positions. All threads call it; begins
+ * and ends with a barrier. */
 EP_DEVICE void rank_home_ready(const EpArgs &a, const EpCall &c, RankHomeShared &s) {
   if (EP_PACKED) {
     rank_home_counts(a, c, s);
@@ -88,12 +85,11 @@ EP_DEVICE void rank_home_leave_counts(const EpArgs &a, const RankHomeShared &s) 
   rank_left_counts(a)[threadIdx.x] = rows;
 }
 
-/* Returns the row of token `i` of the tile on a rank. */
 EP_DEVICE uint64_t rank_row_on(const RankHomeShared &s, uint32_t i, int to) { return s.there[to] + static_cast<uint64_t>(rank_place(s.tile, i, to)); }
 
-/* Sets s.tile.base to the number of tokens before `begin` that go to each rank, and waits until this rank may store
- * rows on all other ranks. The last sending block first counts all tokens and sends the counts, because every rank
- * waits for them. All threads of a sending block call it; ends with a barrier. */
+/* Sets s.tile.base to the tokens before `begin` for each rank, and waits until this rank may store rows on all
+ * other ranks. The last sending block first counts all tokens and sends the counts, because every rank waits for
+ * them. All threads of a sending block call it; ends with a barrier. */
 EP_DEVICE void rank_home_prepare(const EpArgs &a, const EpCall &c, RankHomeShared &s, uint32_t begin) {
   uint32_t tokens = static_cast<uint32_t>(a.tokens);
   if (c.block == c.senders - 1) {

@@ -1,21 +1,13 @@
-/* dispatch_rank_home does the work of dispatch_rank for many tokens. A sender stores a token's elements directly in
- * their row of the receiver's output, so the receiver does not copy them. With dispatch_rank a sender stores them in
- * a slot, and the receiver reads them, writes them to the output and empties the slot. With few SMs this takes longer
- * than the transfer over the link.
+/* dispatch_rank_home is a dispatch_rank for many tokens: a sender stores a token's elements in the receiver's
+ * output, not in a slot. With few SMs, copies from slots take longer than the link.
  *
- * On the other hand there is a wait before the first store, and a fence for each token. With segments a sender waits
- * until all ranks have begun the call. With packed rows it also waits for the counts of all ranks, from which it
- * computes its first row. After the fence it sends scales and the head of a row to the slot. The receiver polls them;
- * when they have arrived, the elements have arrived too.
+ * But a sender first waits until all ranks have begun the call (segments), or for all counts (packed rows), and
+ * each token needs a fence. After the fence the sender stores scales and head in the slot. When the receiver sees
+ * them, the elements have arrived too.
  *
- * dispatch_rank_staged (EP_STAGED) writes outputs that peers cannot reach. A sender stores the elements of a peer's
- * row in the slot, before scales and head. A receiver copies them to the output and fills the slot with ones, because
- * calls with rows=slot poll it. In a block that sends and receives, half of the warps receive while the others send.
- * On an SM it moves a third fewer bytes than dispatch_rank, because rows of this rank itself do not pass through a
- * slot.
- *
- * Compile-time: EP_UNIT_BYTES, message bytes that a warp moves at a time; EP_PACKED, see layout.cuh; EP_RAW, see
- * common/message.cuh. */
+ * dispatch_rank_staged (EP_STAGED) is for outputs that peers cannot reach. A peer's elements go to the slot,
+ * before scales and head. The receiver copies them, and fills the slot with ones, because calls with rows=slot
+ * poll it. Half of a block's warps may receive while the others send. A rank's own rows pass through no slot. */
 #include "rank/tails.cuh"
 
 #ifdef EP_STAGED
@@ -24,10 +16,9 @@ static const bool RANK_STAGED = true;
 static const bool RANK_STAGED = false;
 #endif
 
-/* ---- sending ---- */
 
-/* Stores a unit in the token's rows, and keeps the unit's scales in registers. The first rank changes from unit to
- * unit, so that units stored at the same time go to different ranks. */
+/* Stores a unit in the token's rows, and keeps its scales in registers. The first rank changes from unit to unit,
+ * to use all links. */
 EP_DEVICE void rank_home_store(const EpArgs &a, const EpCall &c, const RankHomeShared &s, uint32_t i, uint32_t unit, const RankUnit &u, RankScales &kept) {
   uint32_t first = unit * (32 * RANK_STEP) + c.lane, turn = static_cast<uint32_t>(a.rank) + 1 + unit;
   EpVector out[RANK_STEP];
@@ -51,8 +42,7 @@ EP_DEVICE void rank_home_store(const EpArgs &a, const EpCall &c, const RankHomeS
   }
 }
 
-/* Sends tokens [first, end), which are the tile; one warp sends one token. While a unit is being stored, the next
- * unit is already being loaded; after a token's last unit this is the first unit of the warp's next token. */
+/* Sends tokens [first, end), the tile, each with one warp. The warp's next unit is loaded while one is stored. */
 EP_DEVICE void rank_home_send(const EpArgs &a, const EpCall &c, const RankHomeShared &s, uint32_t first, uint32_t end, RankUnit next) {
   for (uint32_t token = first + c.warp; token < end; token += c.warps) {
     RankScales kept = {};
@@ -67,8 +57,8 @@ EP_DEVICE void rank_home_send(const EpArgs &a, const EpCall &c, const RankHomeSh
   }
 }
 
-/* Sends this block's tokens [begin, end) in tiles. A tile has one token for each thread of c.warps warps. These warps
- * call it. `unit` is the first unit of the first token of this warp. */
+/* Sends this block's tokens [begin, end) in tiles, with c.warps warps and a token for each thread. `unit` is the
+ * first unit of this warp's first token. */
 EP_DEVICE void rank_home_tiles(const EpArgs &a, const EpCall &c, RankHomeShared &s, uint32_t begin, uint32_t end, RankUnit unit) {
   const uint32_t tile = RANK_STAGED ? c.warps * 32 : blockDim.x;
   for (uint32_t first = begin; first < end; first += tile) {
@@ -79,7 +69,7 @@ EP_DEVICE void rank_home_tiles(const EpArgs &a, const EpCall &c, RankHomeShared 
   }
 }
 
-/* Sends this block's run of tokens; all threads of a sending block call it. */
+/* Sends this block's run of tokens, with all threads of a sending block. */
 EP_DEVICE void rank_home_async(const EpArgs &a, const EpCall &c, RankHomeShared &s) {
   uint32_t tokens = static_cast<uint32_t>(a.tokens), each = (tokens + c.senders - 1) / c.senders;
   uint32_t begin = min(c.block * each, tokens), end = min(begin + each, tokens);
@@ -90,12 +80,11 @@ EP_DEVICE void rank_home_async(const EpArgs &a, const EpCall &c, RankHomeShared 
   rank_home_tiles(a, c, s, begin, end, unit);
 }
 
-/* ---- receiving ---- */
 
-/* The number of vectors of a row that a lane copies at a time. 1,024 threads have registers for four. */
+/* Vectors of a row that a lane copies at a time. 1,024 threads have registers for four. */
 static const uint32_t RANK_TAKEN = EP_THREADS > 768 ? 4 : 7;
 
-/* Copies the elements of a message from the slot to its row, and fills the slot with ones. */
+/* Copies the elements of a message to its row, and fills the slot with ones. */
 EP_DEVICE void rank_take_elements(const EpArgs &a, const EpCall &c, const RankHomeShared &s, const RankTailWords &m) {
   uint4 *slot = reinterpret_cast<uint4 *>(rank_slot(a, a.rank, c.number, m.source, m.place));
   uint4 *row = rank_out(a, s.first[m.source] + static_cast<uint64_t>(m.place));
@@ -136,7 +125,7 @@ EP_DEVICE void rank_home_wait(const EpArgs &a, const EpCall &c, const RankHomeSh
     for (uint32_t b = 0; b < RANK_TAILS; b++)
       if (m[b].exists) rank_take_tail(a, c, s, m[b]);
   }
-  fence_acq_rel_sys(); /* pairs with the senders' fences, so that a reader of this call's output sees the stored elements */
+  fence_acq_rel_sys(); /* pairs with the senders' fences, for readers of this call's output */
 }
 
 #ifndef EP_STAGED

@@ -1,19 +1,16 @@
-/* dispatch_rank sends each token once to each rank of its experts, in one kernel. See layout.cuh for the protocol.
- *
- * Compile-time: EP_UNIT_BYTES, message bytes that a warp moves at a time; EP_PACKED, see layout.cuh; EP_RAW, see
- * common/message.cuh; EP_SPLIT, see common/split.cuh. */
+/* dispatch_rank sends each token once to each rank of its experts. EP_UNIT_BYTES: message bytes that a warp moves
+ * at a time. */
 #include "common/split.cuh"
 #include "rank/rows.cuh"
 #include "rank/tokens.cuh"
 
 struct RankShared {
   RankTile tile;
-  uint32_t rows[EP_RANKS];  /* number of rows from each source */
-  uint32_t first[EP_RANKS]; /* number of the first row from each source */
+  uint32_t rows[EP_RANKS];  /* rows from each source */
+  uint32_t first[EP_RANKS]; /* first row from each source */
   uint32_t failed;
 };
 
-/* ---- sending ---- */
 
 EP_DEVICE void rank_signal(const EpArgs &a, const EpCall &c, const uint32_t (&all)[EP_RANKS]) {
   if (c.warp != 0 || c.lane >= EP_RANKS) return;
@@ -22,8 +19,8 @@ EP_DEVICE void rank_signal(const EpArgs &a, const EpCall &c, const uint32_t (&al
   st_relaxed_sys(rank_count(a, to, c.number, a.rank), static_cast<uint64_t>(c.number) << 32 | all[to]);
 }
 
-/* Sends one unit of token `token`, number i of the tile, to all its ranks. If rows are not packed, a row for this
- * rank itself is written to its final place at once. */
+/* Sends one unit of token `token`, number i of the tile, to all its ranks. If rows are not packed, this rank's own
+ * row goes to its final place at once. */
 EP_DEVICE void rank_send(const EpArgs &a, const EpCall &c, const RankTile &t, uint32_t token, uint32_t i, uint32_t unit, const RankUnit &u) {
   uint32_t first = unit * (32 * RANK_STEP) + c.lane;
   EpVector out[RANK_STEP];
@@ -57,8 +54,8 @@ EP_DEVICE void rank_send(const EpArgs &a, const EpCall &c, const RankTile &t, ui
   }
 }
 
-/* Sends tokens [begin, end) of the tile whose first token is `first`. The first unit is already in registers
- * (`next`). Each later unit is loaded while the unit before it is sent. */
+/* Sends tokens [begin, end) of the tile from token `first`. The first unit is in registers (`next`), and each
+ * later unit is loaded while the preceding one is sent. */
 EP_DEVICE void rank_send_tile(const EpArgs &a, const EpCall &c, const RankTile &t, const RankRun &run, uint32_t first, uint32_t begin, uint32_t end, RankUnit next) {
   uint32_t step = c.warps * run.share, job = run.turn + c.warp * run.share, jobs = (end - begin) * RANK_UNITS;
   while (job < jobs) {
@@ -71,7 +68,7 @@ EP_DEVICE void rank_send_tile(const EpArgs &a, const EpCall &c, const RankTile &
   }
 }
 
-/* Sends this block's tokens; all threads of a sending block call it. The last block sends the counts. */
+/* Sends this block's tokens, with all threads; the last block sends the counts. */
 EP_DEVICE void rank_dispatch_async(const EpArgs &a, const EpCall &c, RankShared &s) {
   RankRun run = rank_run(a, c);
   uint32_t job = run.turn + c.warp * run.share;
@@ -96,7 +93,6 @@ EP_DEVICE void rank_dispatch_async(const EpArgs &a, const EpCall &c, RankShared 
   }
 }
 
-/* ---- receiving ---- */
 
 /* Waits for the counts of all ranks; each lane has one, 0 for a lost rank. */
 EP_DEVICE bool rank_wait_counts(const EpArgs &a, const EpCall &c, uint32_t *rows) {
@@ -142,13 +138,13 @@ struct RankPart {
   uint32_t scale[RANK_STEP], head[RANK_HEAD_LANE];
 };
 
-/* Returns whether a message belongs to this warp, which polled it before it knew the source's count. The message must
- * exist, and the source must send at most one message from each block, so that turn i is place i. Otherwise another
- * warp may empty the slot. */
+/* Returns whether a message belongs to this warp, which polled it before it knew the source's count. It must
+ * exist, and the source must send at most one message from each block, so that turn i is place i. Otherwise
+ * another warp may empty the slot. */
 EP_DEVICE bool rank_early_is_ours(const EpCall &c, const RankPart &p, uint32_t rows) { return p.place < rows && rows <= c.senders; }
 
-/* Polls the unit until all of it has arrived. The head is polled with the first unit. With `early` it polls the
- * source's count too, and returns false if the unit does not belong to this warp. */
+/* Polls the unit, and with the first unit the head, until all has arrived. With `early` it also polls the source's
+ * count, and returns false if the unit does not belong to this warp. */
 EP_DEVICE bool rank_wait_part(const EpArgs &a, const EpCall &c, RankPart &p, bool early) {
   uint8_t *slot = rank_slot(a, a.rank, c.number, p.source, p.place);
   const uint64_t *count = rank_count(a, a.rank, c.number, p.source);
@@ -170,7 +166,7 @@ EP_DEVICE bool rank_wait_part(const EpArgs &a, const EpCall &c, RankPart &p, boo
   }
 }
 
-/* Copies the unit to its row, and empties the slot with all ones. */
+/* Copies the unit to its row, and empties the slot. */
 EP_DEVICE void rank_take_part(const EpArgs &a, const EpCall &c, const RankShared &s, const RankPart &p) {
   uint64_t row = s.first[p.source] + p.place;
   uint8_t *slot = rank_slot(a, a.rank, c.number, p.source, p.place);
@@ -195,12 +191,11 @@ EP_DEVICE void rank_take_part(const EpArgs &a, const EpCall &c, const RankShared
   }
 }
 
-/* The number of sources that send through slots. If rows are not packed, this rank is not counted, because it writes
- * its own rows directly. */
+/* The number of sources that send through slots. If rows are not packed, a rank writes its own rows directly. */
 static const uint32_t RANK_SOURCES = EP_PACKED ? EP_RANKS : EP_RANKS - 1;
 
-/* Returns the unit of job number `job`, with the job's turn in `place`. Turn and place are equal only if the source
- * sends at most one message from each block. */
+/* Returns the unit of job number `job`, with the job's turn in `place`. Turn and place are equal only if the
+ * source sends at most one message from each block. */
 EP_DEVICE RankPart rank_part(const EpArgs &a, uint32_t job) {
   const uint32_t sources = max(RANK_SOURCES, 1u);
   RankPart p;
@@ -210,8 +205,8 @@ EP_DEVICE RankPart rank_part(const EpArgs &a, uint32_t job) {
   return p;
 }
 
-/* Receives. A warp already polls its first unit while the counts are on their way, if the unit's place is below this
- * rank's own number of tokens. Warp 0 does not, because it waits for the counts. */
+/* Receives. A warp polls its first unit while the counts are under way, if its place is below this rank's number
+ * of tokens. Warp 0 waits for the counts instead. */
 EP_DEVICE void rank_dispatch_wait(const EpArgs &a, const EpCall &c, RankShared &s) {
   uint32_t job = rank_receiver(c), most = 0;
   RankPart p = rank_part(a, job);

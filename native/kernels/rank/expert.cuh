@@ -1,7 +1,6 @@
-/* A kernel that takes the place of the experts, for layout rank. There a token has one row for all its experts on a
- * rank. y is the sum of these experts' outputs, each times its weight, added in f32 in top-k order and rounded to
- * BF16. */
-#define ep_expert ep_expert_alone /* only the arithmetic of common/expert.cuh is used */
+/* Takes the place of the experts in layout rank, where a token has one row for all its experts on a rank. y is the
+ * weighted sum of their outputs, added in f32 in top-k order and rounded to BF16. */
+#define ep_expert ep_expert_alone /* only for its arithmetic */
 #include "common/expert.cuh"
 #undef ep_expert
 #include "common/dtypes.cuh"
@@ -30,13 +29,12 @@ EP_DEVICE void rank_expert_row(const EpArgs &a, uint64_t row) {
   }
 }
 
-/* Computes y for all received rows. With EP_PACKED 1 (see rank/layout.cuh) row_offsets has the first row of each
- * source; with 0 it has the number of rows of each source. */
+/* Computes y for all rows. row_offsets has the first row of each source with EP_PACKED 1, else its number of rows. */
 EP_ENTRY(1024, 1) ep_expert(const __grid_constant__ EpArgs a) {
   for (uint32_t r = 0; r < EP_RANKS; r++) {
     uint32_t first = EP_PACKED ? a.row_offsets[r] : r * static_cast<uint32_t>(a.max_tokens);
     uint32_t rows = EP_PACKED ? a.row_offsets[r + 1] - first : a.row_offsets[r];
-    /* If a broken dispatch wrote wrong offsets, they must not lead out of the buffers. */
+    /* A broken dispatch may write wrong offsets, which must not lead outside the buffers. */
     if (rows > static_cast<uint32_t>(a.max_tokens) || first > a.max_rows - rows) continue;
     for (uint32_t i = blockIdx.x; i < rows; i += gridDim.x) rank_expert_row(a, static_cast<uint64_t>(first) + i);
   }

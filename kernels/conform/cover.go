@@ -5,7 +5,7 @@ import "math/rand/v2"
 // tuple holds values of up to three axes; unused entries are -1.
 type tuple struct{ axes, values [3]int }
 
-// covering returns points with all combinations of the values of any `strength` axes (1 to 3) that `ok` allows.
+// covering returns points in which any `strength` axes (1 to 3) take all combinations of values that `ok` allows.
 // The construction is greedy, like AETG (Cohen, Dalal, Fredman, Patton 1997).
 func covering(sizes []int, strength int, ok func(point []int) bool) [][]int {
 	rng := rand.New(rand.NewPCG(1, uint64(strength)))

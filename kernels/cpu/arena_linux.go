@@ -8,7 +8,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// arena allocates outside the Go heap, where unwritten pages take no memory.
+// arena allocates memory outside the Go heap, where only written pages count.
 type arena struct{ mapped [][]byte }
 
 func (a *arena) bytes(n int) ([]byte, error) {

@@ -8,11 +8,10 @@ import (
 	"github.com/epbench/epbench/workloads"
 )
 
-// sentinel is a count word without a count.
+// sentinel is the value of a count word before a count arrives.
 const sentinel = ^uint64(0)
 
-// sets is the number of sets of receive buffers, used in turn. Two suffice: a rank is at most one call ahead of
-// another.
+// sets is the number of sets of receive buffers. Two suffice, because a rank is at most one call ahead of another.
 const sets = 2
 
 // inbox receives dispatches.
@@ -60,7 +59,7 @@ type rank struct {
 	progress
 }
 
-// arrivals describes the received rows, for the combine. A pair is a local expert and a source rank.
+// arrivals describes the received rows. A pair is a local expert and a source rank.
 type arrivals struct {
 	counts  []int64 // [pairs] rows
 	rowsTo  []int   // [pairs+1] rows before each pair

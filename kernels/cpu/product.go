@@ -10,7 +10,7 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// product is the work beside a rank's calls, in small pieces: float32 matrix products, or a copy.
+// product is the work beside a rank's calls: float32 matrix products, or a copy.
 type product struct {
 	of      ep.Product
 	groups  int       // experts whose matrices are in memory
@@ -60,7 +60,7 @@ func (p *product) pieces() int {
 	return p.groups * p.of.M * ((p.of.N + pieceColumns - 1) / pieceColumns)
 }
 
-// work does the next n pieces. It yields, because polling workers need the core.
+// work does the next n pieces. It yields to workers that poll.
 func (p *product) work(n int) {
 	for range n {
 		p.piece(p.next)

@@ -32,7 +32,7 @@ func (r *rank) scaleRow(s *shape, group, row int) int {
 	return (block+i/128)*columns*512 + i%32*16 + i%128/32*4
 }
 
-// clearScaleTail zeroes the NVFP4 scales after a group's last row. If not `shared`, it zeroes the whole block.
+// clearScaleTail zeroes the NVFP4 scales after a group's last row, or, unless `shared`, all scales of the last block.
 func (r *rank) clearScaleTail(s *shape, block, rows int, shared bool) {
 	if s.encoding.DType != ep.NVFP4 || rows%dtype.ScaleBlockRows == 0 {
 		return

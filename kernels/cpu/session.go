@@ -105,7 +105,7 @@ func (s *Session) program(ctx context.Context, c ep.Config) ([]stage, error) {
 	return out, nil
 }
 
-// halves decodes a config. Only op pair has both dispatch and combine; else one of them is nil.
+// halves decodes a config. Without op pair, dispatch or combine is nil.
 func (s *Session) halves(c ep.Config) (dispatch, combine *launch, err error) {
 	if s.Op != ep.Pair {
 		l := decode(c)
@@ -122,7 +122,7 @@ func (s *Session) halves(c ep.Config) (dispatch, combine *launch, err error) {
 	return &d, &k, nil
 }
 
-// setUp runs dispatch and experts before op combine. Its dispatch has algo=dedup, which every combine can follow.
+// setUp runs dispatch and experts before op combine. Every combine can follow a dispatch with algo=dedup.
 func (s *Session) setUp(ctx context.Context) error {
 	if s.returned {
 		return nil

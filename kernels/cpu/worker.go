@@ -169,8 +169,8 @@ type barrier struct {
 	generation atomic.Int64
 }
 
-// meet waits at a barrier. The last worker calls `last` before the others continue. meet returns false if the job
-// has ended.
+// meet waits at a barrier. The last worker calls `last` before the others continue. If the job has ended, meet returns
+// false.
 func (w *worker) meet(b *barrier, phase string, last func()) bool {
 	g := b.generation.Load()
 	if b.waiting.Add(1) == b.n {
@@ -232,8 +232,7 @@ func (w *worker) awaitCount(word *atomic.Uint64, phase string, expert, source in
 	return int64(got), ok
 }
 
-// wait runs the receiving half of an op: workers below l.pollers() poll for counts, and workers from l.waitBlocks on
-// do the work.
+// wait receives. Workers below l.pollers() poll for counts, and workers from l.waitBlocks on do the work.
 func (w *worker) wait(l launch, set int, phase string, poll func(*worker, launch, int) bool, work func(*worker, launch, int)) bool {
 	if w.id < l.pollers() && !poll(w, l, set) {
 		return false

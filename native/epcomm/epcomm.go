@@ -72,20 +72,20 @@ type (
 
 // Options are EpcommOptions; zero fields take their defaults.
 type Options struct {
-	Pack       string // path of the pack
+	Pack       string
 	Rank       int
 	Ranks      int
-	Device     int           // CUDA ordinal
-	Deadline   time.Duration // longest wait for a peer
-	InFlight   int           // number of slots
-	Streams    int           // streams with calls at the same time
-	Reduced    bool          // accept reduced precision if the pack has it
+	Device     int
+	Deadline   time.Duration
+	InFlight   int
+	Streams    int  // streams with calls at the same time
+	Reduced    bool // accept reduced precision if the pack has it
 	MaxSMs     int
 	DTypes     []int // values of EpcommDType; empty: all of the pack
 	Routing    int   // EpcommRouting of calls whose Routing is 0
 	Debug      bool
 	ExtraBytes uint64
-	Nodes      int    // number of hosts; 0: one
+	Nodes      int
 	NVSHMEM    string // folder with lib/; "": $EPBENCH_NVSHMEM
 	// Gather returns the bytes of all ranks, in the order of ranks.
 	Gather func(mine []byte) (all []byte, err error)

@@ -13,10 +13,9 @@ typedef long long int64_t;
 #include <stdint.h>
 #endif
 
-/* Version of EpArgs's layout. */
 #define EP_ARGS_VERSION 4
 
-#define EP_MAX_RANKS 8    /* GPUs of one node */
+#define EP_MAX_RANKS 8
 #define EP_MAX_REGIONS 16 /* of one kernel family */
 #define EP_READY_FLAG 1024
 #define EP_SPOIL_AREAS 5
@@ -47,10 +46,10 @@ typedef struct EpFault {
 
 typedef enum EpPhase {
   EP_PHASE_ALIGN = 1,      /* start barrier over ranks */
-  EP_PHASE_DISPATCH_ASYNC, /* counting and sending */
-  EP_PHASE_DISPATCH_WAIT,  /* waiting for tokens */
-  EP_PHASE_COMBINE_ASYNC,  /* sending rows back */
-  EP_PHASE_COMBINE_WAIT,   /* waiting for rows */
+  EP_PHASE_DISPATCH_ASYNC,
+  EP_PHASE_DISPATCH_WAIT,
+  EP_PHASE_COMBINE_ASYNC,
+  EP_PHASE_COMBINE_WAIT,
   EP_PHASE_AGREE,          /* epcomm's debug mode */
   EP_PHASE_LOST,           /* an id of a lost rank */
   EP_PHASE_ROOM            /* want: room of the caller's outputs; got: rows */
@@ -134,16 +133,16 @@ typedef struct EpArgs {
     int32_t cases;     /* ep_litmus_memcpy: number of copies */
     int32_t sizes;     /* ep_litmus_scan: arrays of 1 to `sizes` values */
     int32_t scope;     /* ep_litmus_pass: EP_LITMUS_* */
-    int32_t ids;       /* ep_agree: ids in topk_ids */
+    int32_t ids;
   };
   union {
     int32_t pause_ns; /* dispatch_ll: pause between two polls, which frees L2 for senders */
     int32_t step;     /* ep_litmus_memcpy: each copy has this many more 16-byte vectors */
-    int32_t rounds;   /* ep_litmus_pass, ep_litmus_signal: messages */
-    int32_t experts;  /* ep_agree: experts of all ranks */
+    int32_t rounds;
+    int32_t experts;
   };
   int32_t cell_bytes; /* ep_litmus_memcpy: bytes between two sources */
-  int32_t peer;       /* ep_litmus_memcpy: destination rank */
+  int32_t peer;
   uint32_t about;     /* ep_agree: describes this rank's call */
   int32_t distinct;   /* ep_agree: ids of a token if they must differ, else 0 */
   uint8_t *const *peers; /* with EP_SURVIVORS: [ranks] heaps, null for a lost rank */

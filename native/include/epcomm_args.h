@@ -21,7 +21,7 @@ typedef struct EpLost {
 /* Arguments of ep_meet, in which living ranks meet. */
 typedef struct EpMeetArgs {
   uint8_t *heap[EP_MAX_RANKS]; /* heaps of the ranks in `set` */
-  uint64_t at;                 /* offset of EpSurvival */
+  uint64_t at;
   EpLost *lost;
   uint64_t deadline_ns;
   uint32_t set;                /* bit r for each rank that meets */
@@ -35,7 +35,7 @@ typedef struct EpIdsArgs {
   int32_t *narrow;     /* out: [count] an expert, or -1 if masked; an invalid id becomes -2 if `refused` is 1, else
                           -1 */
   int64_t count;
-  int32_t experts; /* of all ranks */
+  int32_t experts;
   int32_t refused; /* 1: debug mode, which reports -2; 0: invalid ids count as masked */
   /* with EP_SURVIVORS */
   const int32_t *ids;    /* [count] used if wide is null */
@@ -54,10 +54,10 @@ typedef struct EpMeeting {
   uint64_t at;                 /* offset of the words of epcomm/normal.cuh */
   EpFault *fault;
   int32_t *counters;           /* word 0 is the abort word */
-  uint32_t *given_up;          /* see EpArgs */
+  uint32_t *given_up;
   uint64_t deadline_ns;
   int32_t rank, ranks;
-  int32_t local_experts, topk, max_tokens; /* of the pack */
+  int32_t local_experts, topk, max_tokens;
 } EpMeeting;
 
 #define EP_NORMAL_BLOCKS 16  /* blocks of ep_return_weights; fixed, because each block counts its calls */

@@ -22,17 +22,16 @@
  * - A slot is the memory of one call in flight. On each slot, all ranks make the same calls in the same
  *   order, with the same fullest, routing, purpose and dtype. The option debug checks that.
  * - Combine the rows of a dispatch before you use its slot again. In layouts masked, rank and rank packed,
- *   several dispatches may follow each other on a slot if each has its own outputs; see EpcommLayout.
- * - Only one thread at a time may use an EpComm. Different EpComms are independent.
- * - Every struct begins with its size: set the size, and set unused members to 0. Later headers may
- *   add members at the end. Members that an older header lacks count as 0. Members of a newer header
- *   that the library does not know must be 0; otherwise the call returns EPCOMM_INVALID.
- * - If a wait passes its deadline, the call ends on this rank. Until epcomm_reset, the outputs of this
- *   call and of every later call and graph replay are NaN and have no rows, so that no old result is
- *   taken for a new one. The next call and epcomm_fault return the reason.
- * - Ranks on several hosts (nodes) need a pack made with --nodes, and options.nodes. Each rank is then
- *   a separate process. All ranks create and destroy their EpComms in the same order, and y is in
- *   the library's memory. See docs/multinode.md.
+ *   dispatches may follow each other on a slot if each has its own outputs.
+ * - Only one thread at a time may use an EpComm.
+ * - Every struct begins with its size: set it, and set unused members to 0. Members that an older header
+ *   lacks count as 0. If a newer header sets a member that the library does not know, the call returns
+ *   EPCOMM_INVALID.
+ * - If a wait passes its deadline, the call ends on this rank. Until epcomm_reset, the outputs of this and
+ *   of all later calls and graph replays are NaN and have no rows. The next call and epcomm_fault return
+ *   the reason.
+ * - Ranks on several hosts (nodes) need a pack made with --nodes, options.nodes, and a process for each
+ *   rank. All ranks create and destroy their EpComms in the same order. See docs/multinode.md.
  * - Pointers are device addresses unless the comment says "host memory".
  * - Functions marked call path allocate nothing, and never make the host wait.
  */
@@ -98,11 +97,10 @@ typedef enum EpcommDType {
  *                 then data for combine
  * scale_offsets   unused                          [R*T, K] float: weight, 0 if the expert is on another rank
  *
- * In layouts rank and rank packed, the caller computes the weighted sum over the local experts: y holds one row for
- * each (token, rank), and combine adds the rows of the ranks. In layout expert, combine takes the rows of the last
- * dispatch of its slot. In other layouts combine needs topk_ids, and row_offsets and src_info as dispatch wrote them
- * (EpcommOutputs.src_info_bytes is the size). If every dispatch has its own row_offsets and src_info, dispatches may
- * be combined in any order and any number of times. */
+ * In layouts rank and rank packed, the caller computes the weighted sum over the local experts: y has one row for
+ * each (token, rank), and combine adds the ranks' rows. In layout expert, combine takes the rows of the slot's last
+ * dispatch. In other layouts combine needs topk_ids, and row_offsets and src_info (EpcommOutputs.src_info_bytes)
+ * as dispatch wrote them. If every dispatch has its own, dispatches may be combined in any order, even repeatedly. */
 typedef enum EpcommLayout {
   EPCOMM_LAYOUT_EXPERT = 0,
   EPCOMM_LAYOUT_EXPERT_128 = 1, /* each expert's first row is a multiple of 128 */

@@ -10,11 +10,12 @@ extern "C" {
 
 /* ---- DeepEP's normal calls ----
  *
- * They need layout rank packed and ranks of one host. A new dispatch takes these steps, on one stream or
- * on streams that wait for each other: call epcomm_announce; wait until epcomm_told is ready; allocate
- * outputs for its number of rows; call epcomm_dispatch with the announced ids; call epcomm_received.
- * Finish these steps before the next announce. The member size of each struct must be exactly the size in this
- * header. */
+ * They need layout rank packed and ranks of one host. A new dispatch takes these steps, in the order of streams:
+ * - call epcomm_announce
+ * - wait until epcomm_told is ready, and allocate outputs for its number of rows
+ * - call epcomm_dispatch with the announced ids
+ * - call epcomm_received, before the next announce
+ * The member size of each struct must be exactly the size in this header. */
 
 /* Call path. Computes to which ranks and experts the tokens go. The numbers of tokens, experts and ranks may
  * differ from the pack's. */
@@ -91,8 +92,8 @@ EPCOMM_API EpcommStatus epcomm_add_counts(EpComm *comm, const uint32_t *counts, 
  *
  * After a dispatch of layout rank packed, each received row is copied once for each of its experts on this rank.
  * Call epcomm_places and epcomm_expand after epcomm_received or epcomm_dispatch, and epcomm_fold before
- * epcomm_combine. The functions use only the memory in their arguments. `received` points to the last entry of
- * row_offsets. The member size of each struct must be exactly the size in this header. */
+ * epcomm_combine. `received` points to the last entry of row_offsets. The member size of each struct must be
+ * exactly the size in this header. */
 
 /* Call path. Assigns an expanded row to each selection of an expert of this rank. An expert's rows begin at a
  * multiple of align, in the order of received rows. */

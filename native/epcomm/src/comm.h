@@ -18,7 +18,7 @@ typedef struct StateAt {
 } StateAt;
 
 typedef struct SlotAt {
-  uint64_t agree;  /* words of debug mode */
+  uint64_t agree;
   uint64_t ids[2]; /* by op: top-k ids, [max_tokens, topk] int32 */
   uint64_t out, out_scales, row_offsets, expert_ids, src_info, scale_offsets;
   uint64_t y; /* the experts' outputs, with several nodes */
@@ -65,7 +65,7 @@ struct EpComm {
   DrvFunction meet;
   DrvFunction layout, announce, add_counts, received, give_back; /* of normal.c; NULL if the pack is too old */
   DrvFunction place_rows, expand, fold; /* of expand.c; NULL if the pack is too old */
-  const PackLookup *lookups[4][PACK_PURPOSES][PACK_CLASSES]; /* by dtype index */
+  const PackLookup *lookups[4][PACK_PURPOSES][PACK_CLASSES];
   int dtype_index[5];  /* by EpcommDType: index in the pack, -1: none */
   HeapAt at;
   DrvPointer heap[EPCOMM_MAX_RANKS]; /* 0 for ranks of other nodes */
@@ -75,8 +75,8 @@ struct EpComm {
   DrvPointer fault_device;
   volatile uint32_t *told;      /* host memory for the counts of ep_announce */
   DrvPointer told_device;
-  uint32_t ticket;              /* number of the last announce */
-  volatile EpLost *lost;        /* where kernels report lost ranks */
+  uint32_t ticket;
+  volatile EpLost *lost;
   DrvPointer lost_device;
   uint64_t alive;               /* bit r for each rank that takes part in calls */
   uint64_t gathers;             /* bit r for each rank that takes part in all_gather */
@@ -122,8 +122,8 @@ Place comm_place(void);
 EpcommStatus network_open(EpComm *c);
 EpcommStatus network_join(EpComm *c);
 EpcommStatus network_take(EpComm *c, EpcommStatus status);
-void network_give(EpComm *c);     /* frees the heap */
-void network_abandon(EpComm *c);  /* keeps the heap */
+void network_give(EpComm *c);
+void network_abandon(EpComm *c);
 EpcommStatus network_module(EpComm *c, DrvModule module);
 void network_drop(DrvModule module);
 EpcommStatus network_table(EpComm *c);
@@ -148,13 +148,12 @@ EpcommStatus comm_launch_now(EpComm *c, DrvFunction f, uint32_t grid, uint32_t b
   } a;                  \
   memset(&a, 0, sizeof a)
 
-/* Checks the member size of a struct. */
 EpcommStatus comm_check_size(EpComm *c, size_t size, size_t want, const char *name);
 
 EpcommStatus comm_agree(EpComm *c, EpcommStatus status);
 
 EpcommStatus survive_check(EpComm *c);
-EpcommStatus survive_begin(EpComm *c);                /* fills EpSurvival on the heap */
+EpcommStatus survive_begin(EpComm *c);
 EpcommStatus survive_reset(EpComm *c, uint64_t alive);
 EpcommStatus survive_part(EpComm *c);                 /* waits until all living ranks call epcomm_destroy */
 int survive_lost(const EpComm *c);

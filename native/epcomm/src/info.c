@@ -5,7 +5,6 @@
 
 #include "comm.h"
 
-/* Fills the fields of out that follow from the pack. */
 static void describe(const Pack *p, EpcommInfo *out) {
   const PackHeader *h = p->head;
   out->ranks = (int)h->ranks;

@@ -12,7 +12,7 @@ static struct {
   EpShmemID id;
   int rank, ranks;
   int joined;
-  int lost;       /* a rank of the group is gone */
+  int lost;
   uint64_t spare; /* bytes of freed heaps, which NVSHMEM keeps */
 } group;
 static pthread_mutex_t loading = PTHREAD_MUTEX_INITIALIZER;

@@ -46,7 +46,7 @@ typedef struct PackHeader {
 /* Follows the header in packs for several nodes. */
 typedef struct PackHosts {
   uint32_t nodes;
-  uint32_t network[3]; /* NVSHMEM's version */
+  uint32_t network[3];
 } PackHosts;
 
 typedef struct PackDType {
@@ -76,7 +76,7 @@ typedef struct PackModule {
 
 typedef struct PackLaunch {
   uint32_t module, entry, grid, block, shared, flags;
-  int32_t sms, wait_sms, count_sms, tile_tokens, chunk_bytes; /* as in EpArgs */
+  int32_t sms, wait_sms, count_sms, tile_tokens, chunk_bytes;
   int32_t first_own, second_own; /* EpArgs.rotate and EpArgs.pause_ns */
   uint32_t unused;
 } PackLaunch;
@@ -120,7 +120,6 @@ int pack_read(Pack *pack, const void *data, size_t bytes, char *text);
 int pack_open(Pack *pack, const char *path, char *text);
 void pack_free(Pack *pack);
 
-/* Bytes of the outputs that describe rows. */
 typedef struct PackIndex {
   uint64_t expert_ids, src_info, scale_offsets;
 } PackIndex;

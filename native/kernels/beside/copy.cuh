@@ -1,9 +1,8 @@
-/* Measures how many bytes a few SMs can move, by a plain copy of rows to this rank and to another rank. Times of
- * dispatch and combine on few SMs are compared with the rate of this copy. */
+/* Measures how many bytes a few SMs can move, by a plain copy of rows to this rank and to another rank. */
 #include "common/check.cuh"
 
 #define COPY_THREADS 512 /* 256 threads reach a quarter less of an SM's bandwidth to L2 */
-#define COPY_DEPTH 7     /* 16-byte loads of a lane in flight */
+#define COPY_DEPTH 7
 
 EP_DEVICE void copy_row(uint4 *to, const uint4 *from, uint32_t vectors) {
   for (uint32_t first = lane_id(); first < vectors; first += 32 * COPY_DEPTH) {

@@ -1,6 +1,3 @@
-/* Kernels for measurements in which a matrix product of cuBLASLt runs at the same time as calls. beside_fill fills
- * the factors of the product. beside_hold and beside_traffic run in place of the calls, to show which resource the
- * product lacks. */
 #include "common/check.cuh"
 
 /* Mixes the bits of x (Wellons' lowbias32). Factors must have no pattern: a product's power, and so the clock

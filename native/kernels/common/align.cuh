@@ -4,7 +4,6 @@
 
 #include "common/check.cuh"
 
-/* Returns a rank's control words, which have the same offset in all heaps. */
 EP_DEVICE EpControl *ep_control(const EpArgs &a, int rank) {
 #ifdef EP_SURVIVORS
   return reinterpret_cast<EpControl *>(ep_heap(a, rank) + (reinterpret_cast<uint8_t *>(a.control[a.rank]) - ep_heap(a, a.rank)));
@@ -38,8 +37,7 @@ static const uint64_t EP_MOST_FLIGHT_NS = 5000; /* bound of the measured time; a
  *
  * A flight is the time that a flag takes from one rank to another, about 0.7 us on 2 H100. The last rank finds the
  * flags of the others at once, but the others see its flag a flight later. So every rank stays for at least one
- * flight, and all ranks leave at the same time. Without this wait, times of a call differed by 0.8 us between
- * processes.
+ * flight, and all ranks leave at the same time.
  *
  * If a.stamp is not 0, the kernel measures the flight: the mean time of a.stamp further alignments. It keeps the
  * smallest mean since set-up. a.stamp is even, because with two ranks each rank waits in only every second
@@ -62,14 +60,12 @@ EP_ENTRY(32, 1) ep_align(const __grid_constant__ EpArgs a) {
   if (threadIdx.x == 0) mine->epoch = tag;
 }
 
-/* Writes the global timer to slot a.stamp of this replay. */
 EP_ENTRY(32, 1) ep_stamp(const __grid_constant__ EpArgs a) {
   if (threadIdx.x != 0) return;
   uint64_t row = static_cast<uint64_t>(a.control[a.rank]->replay) * static_cast<uint64_t>(a.stamp_slots);
   a.stamps[row + static_cast<uint64_t>(a.stamp)] = globaltimer();
 }
 
-/* Initialises a.stamp pairs of EpArgs.span. */
 EP_ENTRY(32, 1) ep_clear_spans(const __grid_constant__ EpArgs a) {
   for (int32_t i = static_cast<int32_t>(threadIdx.x); i < a.stamp; i += 32) {
     a.span[2 * i] = ~static_cast<uint64_t>(0);
@@ -77,7 +73,6 @@ EP_ENTRY(32, 1) ep_clear_spans(const __grid_constant__ EpArgs a) {
   }
 }
 
-/* Counts a.stamp calls as done. */
 EP_ENTRY(32, 1) ep_advance(const __grid_constant__ EpArgs a) {
   if (threadIdx.x == 0) *a.round_base = ep_number_after(*a.round_base, static_cast<uint32_t>(a.stamp));
 }

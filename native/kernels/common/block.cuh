@@ -24,14 +24,13 @@ EP_DEVICE void block_memcpy(void *dst, const void *src, uint32_t bytes, uint32_t
   for (; i < vectors; i += threads) d[i] = ld_once(s + i);
 }
 
-/* Does the same with the 32 lanes of the calling warp. */
 template <int in_flight>
 EP_DEVICE void warp_memcpy(void *dst, const void *src, uint32_t bytes) {
   block_memcpy<in_flight>(dst, src, bytes, lane_id(), 32);
 }
 
 /* Copies `bytes` bytes from `from` to several rows, with one warp. For each lane in the mask `owners`, the lane's
- * value of `row` is the number of a row in `rows`. A lane has up to `in_flight` loads in flight. */
+ * value of `row` is the number of a row in `rows`. */
 template <uint32_t in_flight, class Bytes, class Row>
 EP_DEVICE void warp_spread(uint8_t *rows, Bytes bytes, const uint8_t *from, Row row, uint32_t owners) {
   const uint32_t vectors = static_cast<uint32_t>(bytes) / 16;
@@ -50,7 +49,6 @@ EP_DEVICE void warp_spread(uint8_t *rows, Bytes bytes, const uint8_t *from, Row 
   }
 }
 
-/* Returns the sum of v over lanes 0 to this lane. */
 EP_DEVICE uint32_t warp_prefix_sum(uint32_t v) {
 #pragma unroll
   for (int d = 1; d < 32; d *= 2) {
@@ -91,7 +89,6 @@ static __device__ void block_scan(uint32_t *counts, uint32_t n) {
   __syncthreads();
 }
 
-/* Returns the largest value of `width` neighbouring lanes; width is a power of two. */
 template <int width>
 EP_DEVICE float lanes_max(float v) {
 #pragma unroll

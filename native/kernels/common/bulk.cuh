@@ -28,7 +28,6 @@ EP_DEVICE void mbar_init(uint64_t *bar, uint32_t arrivals) {
 #endif
 }
 
-/* Arrives at the barrier and announces the number of bytes that copies will write. */
 EP_DEVICE void mbar_expect(uint64_t *bar, uint32_t bytes) {
 #ifdef EP_EMULATE
   emul_mbar_expect(bar, bytes);
@@ -38,7 +37,6 @@ EP_DEVICE void mbar_expect(uint64_t *bar, uint32_t bytes) {
 #endif
 }
 
-/* Returns whether the phase of this parity has completed. */
 EP_DEVICE bool mbar_try(uint64_t *bar, uint32_t parity) {
 #ifdef EP_EMULATE
   return emul_mbar_try(bar, parity);
@@ -119,14 +117,12 @@ EP_DEVICE void cp_async16(void *shared, const void *global) {
 #endif
 }
 
-/* Ends a group of this lane's copies. */
 EP_DEVICE void cp_async_commit() {
 #ifndef EP_EMULATE
   asm volatile("cp.async.commit_group;" ::: "memory");
 #endif
 }
 
-/* Waits until all groups of this lane's copies but the n latest are complete. */
 template <int n>
 EP_DEVICE void cp_async_wait() {
 #ifndef EP_EMULATE

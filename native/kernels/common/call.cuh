@@ -5,7 +5,7 @@
 
 struct EpCall {
   uint32_t number;
-  uint32_t warp, lane, warps;         /* this thread's warp and lane; warps in a block */
+  uint32_t warp, lane, warps;
   uint32_t block, senders, receivers; /* this block; blocks that send and that receive; with 0 receivers every block
                                          does both */
 };

@@ -8,11 +8,10 @@
 
 #include "common/ptx.cuh"
 
-/* Index of the abort word in EpArgs.counters. The word is not zero once a spin has given up. */
 #define EP_COUNTER_ABORT 0
 
 struct EpWait {
-  uint32_t phase;  /* EpPhase */
+  uint32_t phase;
   int32_t expert;  /* global expert, -1 if none */
   int32_t source;  /* rank, -1 for other blocks of this rank */
 };
@@ -33,10 +32,9 @@ EP_DEVICE bool ep_alive(const EpArgs &, int) { return true; }
 #endif
 
 
-static const uint32_t EP_SPOIL_WORDS = 256; /* words of a chunk */
+static const uint32_t EP_SPOIL_WORDS = 256;
 
-/* Overwrites one chunk of the outputs, numbered over all areas. Returns false if there is no such chunk. Loops are
- * not unrolled, because the waits around this code need the registers. */
+/* Overwrites one chunk of the outputs, numbered over all areas. Returns false if there is no such chunk. */
 EP_DEVICE bool ep_spoil_chunk(const EpArgs &a, uint32_t chunk) {
 #pragma unroll 1
   for (int i = 0; i < EP_SPOIL_AREAS; i++) {
@@ -66,15 +64,13 @@ EP_DEVICE void ep_spoil(const EpArgs &a) {
 /* Returns whether this rank has given up a wait. */
 EP_DEVICE bool ep_gave_up(const EpArgs &a) { return a.given_up != nullptr && *a.given_up != 0; }
 
-/* Returns true if this rank has given up a wait; the block must then leave. All threads call it. A barrier makes
- * all warps leave or none, because a later barrier would wait for a missing warp. */
+/* Returns true if this rank has given up a wait; the block must then leave. All threads call it. */
 EP_DEVICE bool ep_block_leaves(const EpArgs &a) {
   if (!__syncthreads_or(ep_gave_up(a))) return false;
   ep_spoil(a);
   return true;
 }
 
-/* Does the same for one warp, if warps do not wait for each other. `number` is the result of ep_number. */
 EP_DEVICE bool ep_warp_leaves(const EpArgs &a, uint32_t number) {
   if (!__any_sync(EP_FULL_WARP, number == 0)) return false;
   ep_spoil(a);
@@ -105,8 +101,7 @@ static __device__ __noinline__ void ep_time_out(const EpArgs &a, EpWait w, uint6
 
 /* Gives up a wait. Each thread that leaves a wait calls it, with `late` if its own deadline has passed. The first
  * late thread of a rank writes the fault record. Then these threads overwrite the outputs of this launch's call:
- * the abort word, at first 1, counts the chunks that threads have taken. Inlining its callees lets it take few
- * registers from the waits. */
+ * the abort word, at first 1, counts the chunks that threads have taken. */
 static __device__ __noinline__ void ep_give_up(const EpArgs &a, EpWait w, uint64_t want, uint64_t got, bool late) {
   if (late) ep_record_fault(a, w, want, got);
 #pragma unroll 1
@@ -115,7 +110,6 @@ static __device__ __noinline__ void ep_give_up(const EpArgs &a, EpWait w, uint64
 
 EP_DEVICE void ep_fault(const EpArgs &a, EpWait w, uint64_t want, uint64_t got) { ep_give_up(a, w, want, got, true); }
 
-/* The state of one polling loop: `EpSpin spin; while (!seen) if (!spin.again(a, what, want, got)) return false;` */
 struct EpSpin {
   uint64_t start = 0;
   uint32_t polls = 0;
@@ -171,14 +165,12 @@ EP_DEVICE bool ep_wait_word(const EpArgs &a, const uint64_t *word, EpWait what, 
   }
 }
 
-/* Delays this rank by delay_ns in a fault drill (a fault caused on purpose). */
 EP_DEVICE void ep_drill_delay(const EpArgs &a) {
   if (a.delay_ns <= 0) return;
   uint64_t start = globaltimer();
   while (globaltimer() - start < static_cast<uint64_t>(a.delay_ns)) sleep_ns(200);
 }
 
-/* Returns whether a fault drill leaves out the signal to this expert. */
 EP_DEVICE bool ep_drill_drops(const EpArgs &a, int32_t expert) { return a.drop_signal > 0 && a.drop_signal == expert + 1; }
 
 /* EP_STAGE says when the span reading ends: at the end of the kernel, or when the last warp passes a stage. */
@@ -191,25 +183,21 @@ EP_DEVICE bool ep_drill_drops(const EpArgs &a, int32_t expert) { return a.drop_s
 #endif
 
 /* The largest number of a call; the next call has number 1. It is a multiple of 6: kernels choose memory by number
- * & 1 or number % 3, and this choice must alternate at the wrap too. No call has number 0, the initial value of
- * words. */
+ * & 1 or number % 3, and this choice must alternate at the wrap too. */
 #define EP_LAST_NUMBER 0xfffffffcu
 
-/* Returns the number of the call that comes `calls` calls after call `number`. */
 EP_DEVICE uint32_t ep_number_after(uint32_t number, uint32_t calls) {
   const uint64_t sum = static_cast<uint64_t>(number) + calls;
   return static_cast<uint32_t>(sum > EP_LAST_NUMBER ? sum - EP_LAST_NUMBER : sum);
 }
 EP_DEVICE uint32_t ep_number_before(uint32_t number) { return number == 1 ? EP_LAST_NUMBER : number - 1; }
 
-/* Returns whether a rank whose last call is `last` (0: none) has reached call `number`. Ranks are never more than
- * a few calls apart. */
+/* Returns whether a rank whose last call is `last` (0: none) has reached call `number`. */
 EP_DEVICE bool ep_reached(uint32_t last, uint32_t number) { return static_cast<int32_t>(last - number) >= 0; }
 
 /* Returns the number of this call. With EP_OWN_ROUNDS the device counts calls, because the host cannot: graphs are
  * replayed in any order. round_base then points to 32 words for each of EP_OWN_ROUNDS blocks, one word for each
- * warp. Only one warp reads a word, so this warp may advance it without a barrier. A word for the whole block
- * would need a barrier, which takes 0.3 us.
+ * warp. Only one warp reads a word, so this warp may advance it without a barrier.
  *
  * The load is ordinary, so most warps find the word in L1. Relaxed loads by 2,000 warps took up to a microsecond
  * in L2. An earlier kernel wrote the word, so an ordinary load is enough. */
@@ -221,7 +209,7 @@ EP_DEVICE uint32_t ep_round(const EpArgs &a) {
 #endif
 }
 
-/* Returns ep_round, or 0 if this rank has given up a wait. Both loads are in flight together. */
+/* Returns ep_round, or 0 if this rank has given up a wait. */
 EP_DEVICE uint32_t ep_number(const EpArgs &a) {
   const bool gave_up = ep_gave_up(a);
   const uint32_t number = ep_round(a);
@@ -253,14 +241,12 @@ EP_DEVICE void ep_span_begin(const EpArgs &a) {
     atomicMin(reinterpret_cast<unsigned long long *>(a.span), static_cast<unsigned long long>(globaltimer()));
 }
 
-/* Begins a kernel that may start while the preceding kernel runs, and lets the next kernel start early too. */
 EP_DEVICE void ep_begin(const EpArgs &a) {
   ep_span_begin(a);
   pdl_wait();
   pdl_launch();
 }
 
-/* Notes the end of a stage. All lanes of a warp call it. */
 EP_DEVICE void ep_span_stage(const EpArgs &a, int stage) {
   if (EP_STAGE != stage || a.span == nullptr || lane_id() != 0) return;
   atomicMax(reinterpret_cast<unsigned long long *>(a.span) + 1, static_cast<unsigned long long>(globaltimer()));

@@ -17,7 +17,6 @@
 
 __host__ __device__ constexpr uint32_t ep_up(uint32_t n, uint32_t unit) { return (n + unit - 1) / unit * unit; }
 
-/* Returns the number of elements that share a scale. */
 __host__ __device__ constexpr uint32_t ep_group(int dtype) {
   return dtype == EP_FP8 ? 128 : dtype == EP_MXFP4 ? 32 : dtype == EP_NVFP4 ? 16 : 0;
 }
@@ -34,7 +33,6 @@ __host__ __device__ constexpr uint32_t ep_scale_bytes(int dtype) { return dtype 
 #define EP_ROW_ALIGN (EP_DTYPE == EP_FP8 ? 4 : 1)
 #endif
 constexpr uint32_t EP_ROW_PAD = EP_ROW_ALIGN;
-/* Height of a tile of NVFP4's scales. */
 constexpr uint32_t EP_SCALE_ROWS = 128;
 
 
@@ -128,8 +126,7 @@ struct EpQuantized {
   uint32_t scale; /* a float32, or an e8m0 or e4m3 byte */
 };
 
-/* Quantizes eight elements of this lane. Neighbouring lanes have the rest of their group. All 32 lanes call it.
- * global: NVFP4's input scale. */
+/* Quantizes eight elements of this lane. All 32 lanes call it. global: NVFP4's input scale. */
 template <int dtype>
 EP_DEVICE EpQuantized ep_quantize8(const float (&x)[8], float global) {
   EpQuantized q = {{0, 0}, 0};
@@ -184,10 +181,9 @@ EP_DEVICE void ep_quantize_token(const uint16_t *x, uint8_t *slot, float global)
 }
 
 
-/* A row of the output. */
 struct EpRow {
-  int64_t row;         /* number in the whole output */
-  uint32_t in_group;   /* number in its group */
+  int64_t row;
+  uint32_t in_group;
   uint32_t first_block; /* NVFP4: the group's first block of 128 scale rows */
 };
 
@@ -201,7 +197,6 @@ EP_DEVICE uint64_t ep_nvfp4_atom(EpRow r, uint32_t column) {
   return (((block * atoms + column) * 32 + i % 32) * 4 + i / 32) * 4;
 }
 
-/* Copies a row's scales from a message to the output, with one warp. */
 template <int dtype, uint32_t columns>
 EP_DEVICE void ep_store_scales(uint8_t *out, const uint8_t *scales, EpRow r, int64_t max_rows) {
   constexpr uint32_t n = ep_scales(dtype, columns);

@@ -38,7 +38,6 @@ EP_DEVICE uint16_t expert_bf16(float x) {
   return static_cast<uint16_t>((b + 0x7fffu + (b >> 16 & 1u)) >> 16);
 }
 
-/* A row's number in the output, its number in its group, and the group's first block of NVFP4 scales. */
 struct ExpertRow {
   int64_t row;
   int32_t in_group, first_block;

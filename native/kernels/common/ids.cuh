@@ -16,7 +16,6 @@ EP_DEVICE int32_t ep_load_id(const EpArgs &a, uint64_t j) {
   return a.topk_ids[j];
 }
 
-/* Returns id j, or -1 if it is not the number of an expert. */
 EP_DEVICE int32_t ep_id(const EpArgs &a, uint64_t j) {
   const int32_t id = ep_load_id(a, j);
   return ep_is_expert(id) ? id : -1;

@@ -14,7 +14,6 @@ struct EpVector {
   uint32_t scale;
 };
 
-/* Stores a lane's vectors of a token in a slot. */
 template <uint32_t n>
 EP_DEVICE void ep_send_part(uint8_t *slot, uint32_t first, const EpVector (&part)[n]) {
 #pragma unroll
@@ -26,7 +25,6 @@ EP_DEVICE void ep_send_part(uint8_t *slot, uint32_t first, const EpVector (&part
 }
 
 #if EP_DTYPE == EP_FP8
-/* Two vectors of BF16, which become one of e4m3. */
 struct EpSource {
   uint4 lo, hi;
 };
@@ -85,7 +83,7 @@ EP_DEVICE EpVector ep_message(const EpInput &in) {
 /* The number of top-k ids that a thread loads together, unchecked, to wait less for memory. Ids after the end of
  * the list are EP_NO_ID. */
 static const uint32_t EP_IDS = 8;
-static const int32_t EP_NO_ID = -2; /* neither an expert nor masked */
+static const int32_t EP_NO_ID = -2;
 struct EpIds {
   int32_t id[EP_IDS];
 };

@@ -1,5 +1,5 @@
-/* Partial sums of a combine. Each rank sums its rows of a token in f32, in top-k order. It sends this sum to the
- * token's rank, which adds the sums in the order of ranks and keeps its own sum in registers.
+/* Partial sums of a combine. Each rank sums its rows of a token in f32. It sends this sum to the token's rank,
+ * which adds the sums in the order of ranks and keeps its own sum in registers.
  *
  * With EP_PARTIAL 0, sums travel as f32. With EP_PARTIAL 1, they travel as BF16, and the result has the same bits
  * as with algo=dedup.
@@ -15,7 +15,7 @@
 static const bool EP_F32_SUMS = EP_PARTIAL == 0;
 static const uint32_t EP_PIECES = EP_F32_SUMS ? 2 : 1; /* vectors sent for one vector of the output */
 static const uint32_t EP_PEERS = EP_RANKS - 1; /* at least 1: kernels need two ranks */
-static const uint32_t EP_TOGETHER = 4; /* rows that are loaded together */
+static const uint32_t EP_TOGETHER = 4;
 /* Other ranks whose pieces are loaded together; fewer if a thread has few registers. */
 static const uint32_t EP_MOST_PEERS = EP_F32_SUMS && EP_THREADS > 512 ? 2 : 4;
 static const uint32_t EP_GROUP = EP_PEERS < EP_MOST_PEERS ? EP_PEERS : EP_MOST_PEERS;
@@ -72,19 +72,16 @@ EP_DEVICE uint4 partial_pack(const float (&sum)[8], uint32_t piece) {
 }
 
 
-/* One vector of an output, in the registers of a lane. */
 struct PartialSum {
   uint8_t *slots; /* the token's first slot, plus this lane's byte column */
   uint32_t rank;  /* lane k: rank of top-k position k, EP_RANKS if masked */
-  float weight;   /* lane k: weight of top-k position k */
-  float own[8];   /* this rank's sum */
+  float weight;
+  float own[8];
   float acc[8];
 };
 
-/* Returns the i-th other rank. */
 EP_DEVICE uint32_t partial_peer(const EpArgs &a, uint32_t i) { return i + (i >= static_cast<uint32_t>(a.rank)); }
 
-/* The pieces of EP_GROUP other ranks, from number `first` on. */
 struct PartialGroup {
   uint32_t first;
   uint32_t here[EP_GROUP]; /* bit k: the rank has the expert of position k; 0: no such rank */
@@ -109,7 +106,6 @@ EP_DEVICE void partial_add(float (&acc)[8], const float (&x)[8]) {
   for (int i = 0; i < 8; i++) acc[i] = __fadd_rn(acc[i], x[i]);
 }
 
-/* Adds the pieces from one rank: a BF16 sum, a row, or the two halves of an f32 sum. */
 EP_DEVICE void partial_add_pieces(PartialSum &s, uint32_t here, const uint4 (&data)[EP_PIECES]) {
   if (!EP_F32_SUMS) {
     bf16_accumulate(s.acc, data[0], 1.0f);
@@ -132,7 +128,7 @@ EP_DEVICE void partial_add_group(const EpArgs &a, PartialSum &s, const PartialGr
   }
 }
 
-/* Returns the finished vector. The last rank adds its own sum here. */
+/* Returns the finished vector. */
 EP_DEVICE uint4 partial_finish(const EpArgs &a, PartialSum &s) {
   if (a.rank == EP_RANKS - 1) partial_add(s.acc, s.own);
   return bf16_pack(s.acc);

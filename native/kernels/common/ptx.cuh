@@ -214,7 +214,6 @@ EP_DEVICE void sleep_ns(uint32_t ns) {
 #endif
 }
 
-/* Lets other threads run, on the emulator. Polling loops call it between two polls. */
 EP_DEVICE void spin_pause() {
 #ifdef EP_EMULATE
   emul_spin();
@@ -253,8 +252,8 @@ EP_DEVICE uint32_t e4m3_soft(float x) {
   uint32_t sign = bits >> 24 & 0x80u;
   uint32_t mag = bits & 0x7fffffffu;
   if (mag > 0x7f800000u) return 0x7fu;
-  if (mag >= 0x43e00000u) return sign | 0x7eu; /* from 448 */
-  if (mag < 0x3c800000u) {                     /* below 2^-6: steps of 2^-9 */
+  if (mag >= 0x43e00000u) return sign | 0x7eu;
+  if (mag < 0x3c800000u) {
     float steps = __uint_as_float(mag) * 512.0f;
     return sign | static_cast<uint32_t>(rintf(steps));
   }

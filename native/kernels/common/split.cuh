@@ -11,6 +11,6 @@ static const bool EP_FUSED = false;
 #define EP_SENDER_NAME(name) name
 static const bool EP_FUSED = true;
 #endif
-#define EP_SENDER(name) EP_SENDER_NAME(name) /* replaces a macro in `name` first */
+#define EP_SENDER(name) EP_SENDER_NAME(name)
 #define EP_RECEIVER_NAME(name) name##_recv
 #define EP_RECEIVER(name) EP_RECEIVER_NAME(name)

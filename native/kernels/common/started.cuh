@@ -38,8 +38,7 @@ template <class Call> EP_DEVICE bool ep_wait_started(const EpArgs &a, const Call
 }
 
 /* Does the work of ep_wait_started, with the number from ep_load_began. Returns false if a rank did not begin the
- * previous call before the deadline. The loads of ep_wait_started bypass L1, so 2,000 warps should not begin with
- * them. */
+ * previous call before the deadline. */
 template <class Call> EP_DEVICE bool ep_all_began(const EpArgs &a, const Call &c, uint32_t began) {
   return !__any_sync(EP_FULL_WARP, !ep_reached(began, ep_number_before(c.number))) || ep_wait_started(a, c);
 }

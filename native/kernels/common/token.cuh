@@ -7,7 +7,7 @@
 #include "common/dtypes.cuh"
 #include "common/sentinel.cuh"
 
-static const uint32_t EP_PAYLOAD = ep_payload(EP_DTYPE, EP_HIDDEN); /* bytes */
+static const uint32_t EP_PAYLOAD = ep_payload(EP_DTYPE, EP_HIDDEN);
 static const uint32_t EP_TOKEN_SCALES = ep_scales(EP_DTYPE, EP_HIDDEN);
 static const uint32_t EP_VECTORS = EP_PAYLOAD / 16;
 
@@ -18,7 +18,6 @@ EP_DEVICE bool ep_inside(uint32_t vector) { return EP_VECTORS % (32 * n) == 0 ||
 template <uint32_t n>
 EP_DEVICE bool ep_has_scale(uint32_t vector) { return EP_TOKEN_SCALES > 0 && ep_inside<n>(vector) && vector % 8 == 0; }
 
-/* Returns the address of the scale of a vector in a slot, the memory for one token. */
 EP_DEVICE uint32_t *ep_slot_scale(uint8_t *slot, uint32_t vector) { return reinterpret_cast<uint32_t *>(slot + EP_PAYLOAD) + vector / 8; }
 
 /* Loads a lane's part of a polled slot, and returns its largest word: the sentinel if data is missing. */
@@ -48,7 +47,6 @@ EP_DEVICE void ep_empty_part(uint8_t *slot, uint32_t first) {
   }
 }
 
-/* Writes a lane's part to a row of the output, in which scales are `step` words apart. */
 template <uint32_t n, class Step>
 EP_DEVICE void ep_write_part(uint8_t *row, uint32_t *scales, Step step, uint32_t first, const uint4 (&data)[n], const uint32_t (&scale)[n]) {
 #pragma unroll

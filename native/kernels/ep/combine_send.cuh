@@ -93,7 +93,6 @@ EP_DEVICE void ep_return_bulk(const EpArgs &a, const EpPair &p, EpCarrier &c) {
   bulk_wait_written<0>();
 }
 
-/* Sends the rows of this block's (expert, source) pairs, and signals each pair, even an empty one. */
 EP_DEVICE void ep_send_pairs(const EpArgs &a) {
 #if EP_COPY == EP_BULK
   EpCarrier carrier = ep_carrier();
@@ -115,16 +114,14 @@ EP_DEVICE void ep_send_pairs(const EpArgs &a) {
 }
 
 
-/* Returns the number of 16-byte vectors that one warp sums at a time. */
 EP_DEVICE uint32_t ep_chunk_vectors(const EpArgs &a) { return static_cast<uint32_t>(a.chunk_bytes) / 16; }
 EP_DEVICE uint32_t ep_row_chunks(const EpArgs &a) {
   return ceil_div(static_cast<uint32_t>(EP_ROW_BYTES / 16), ep_chunk_vectors(a));
 }
 
-/* Up to 32 rows and their weights; each lane has one. */
 struct EpTerms {
   const uint4 *rows; /* address of row 0, in all lanes */
-  int32_t row;       /* this lane's row, -1 for none */
+  int32_t row;
   float weight;
 };
 
@@ -163,7 +160,6 @@ EP_DEVICE EpTerms ep_message_terms(const EpArgs &a, uint32_t source, uint32_t sl
   return {rows, row, reinterpret_cast<const float *>(message + EP_WEIGHTS_AT)[k]};
 }
 
-/* Sums one chunk of a message's rows and sends the sum, with one warp. */
 EP_DEVICE void ep_return_sum(const EpArgs &a, uint32_t source, uint32_t slot, uint32_t chunk) {
   int32_t token;
   const EpTerms terms = ep_message_terms(a, source, slot, &token);
@@ -211,7 +207,7 @@ EP_DEVICE void ep_send_sums(const EpArgs &a) {
 
 static __device__ void send_tokens_back(const EpArgs &a) {
   ep_drill_delay(a);
-  ep_span_stage(a, EP_STAGE_READY); /* it waits for no other rank */
+  ep_span_stage(a, EP_STAGE_READY);
   if (EP_ALGO == EP_DEDUP) {
     ep_send_sums(a);
   } else {

@@ -28,7 +28,6 @@ static __device__ bool wait_for_all_arrivals(const EpArgs &a) {
   return true;
 }
 
-/* Waits until all waiting blocks have released this reducing block. */
 EP_DEVICE bool ep_await_go(const EpArgs &a, uint32_t block) {
   return ep_block_wait([&] {
     int32_t *go = ep_counter(a, EP_GO + block);
@@ -38,7 +37,6 @@ EP_DEVICE bool ep_await_go(const EpArgs &a, uint32_t block) {
   });
 }
 
-/* Returns whether the row of a selection is sent back. */
 EP_DEVICE bool ep_returns(const EpArgs &a, int32_t expert) {
   if (expert < 0 || expert >= EP_EXPERTS) return false;
   return !EP_SKIP_A2A || expert / EP_LOCAL_EXPERTS == a.rank;
@@ -72,7 +70,6 @@ EP_DEVICE uint4 ep_epilogue(const EpArgs &a, uint4 v, uint32_t vector) {
   return bf16_pack(x);
 }
 
-/* Adds the shared expert's row to a sum that is already BF16. */
 EP_DEVICE uint4 ep_add_shared(const EpArgs &a, uint4 v, int64_t token, uint32_t vector) {
   const EpSlice slice = ep_shared_slice(a);
   const int64_t row = token - slice.start;
@@ -97,7 +94,6 @@ EP_DEVICE void ep_copy_rows(const EpArgs &a, EpTerms terms, int64_t token, uint3
   }
 }
 
-/* Computes one chunk of one token's output, with one warp. */
 EP_DEVICE void ep_reduce_chunk(const EpArgs &a, int64_t token, uint32_t chunk) {
   const EpTerms terms = ep_arrived_terms(a, token);
   const uint32_t first = chunk * ep_chunk_vectors(a);

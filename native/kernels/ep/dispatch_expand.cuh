@@ -21,7 +21,6 @@ EP_DEVICE int64_t ep_take_row(const EpArgs &a, const uint8_t *message, uint32_t 
   return -1;
 }
 
-/* Copies one message to all its rows, with one warp, and stores the rows' numbers for combine. */
 EP_DEVICE void ep_expand_message(const EpArgs &a, uint32_t source, uint32_t slot) {
   const uint64_t index = static_cast<uint64_t>(source) * a.max_tokens + slot;
   const uint8_t *message = ep_region(a, a.rank, EP_D_RECV) + recv_buf_layout(0, source, slot, a.max_tokens);
@@ -46,7 +45,7 @@ EP_DEVICE void ep_expand_message(const EpArgs &a, uint32_t source, uint32_t slot
 
 /* A tile of the messages of one source. Ranks begin with different sources: each with itself. */
 struct EpMessageTile {
-  int32_t source; /* -1: past the end */
+  int32_t source;
   uint32_t first, end;
 };
 EP_DEVICE EpMessageTile ep_find_tile(const EpArgs &a, uint32_t tile) {

@@ -27,8 +27,8 @@ EP_DEVICE EpDestination ep_reserve(const EpArgs &a, int64_t token); /* hosts/dis
 EP_DEVICE void ep_send_copies(const EpArgs &a, const uint8_t *message, const EpDestination *to);
 #else
 struct EpDestination {
-  uint8_t *slot;     /* null: no copy */
-  int32_t *finished; /* counts the parts written for this destination */
+  uint8_t *slot;
+  int32_t *finished;
 };
 
 EP_DEVICE EpDestination ep_expert_slot(const EpArgs &a, int32_t expert) {
@@ -64,7 +64,6 @@ EP_DEVICE EpDestination ep_reserve(const EpArgs &a, int64_t token) {
   return d;
 }
 
-/* Copies a message to its destinations. Warps take (destination, part) pairs in turn, and count each written part. */
 EP_DEVICE void ep_send_copies(const EpArgs &a, const uint8_t *message, const EpDestination *to) {
   const uint32_t parts = ep_message_parts(a);
   const uint32_t part_bytes = parts > 1 ? static_cast<uint32_t>(a.chunk_bytes) : EP_MSG_BYTES;
@@ -79,7 +78,6 @@ EP_DEVICE void ep_send_copies(const EpArgs &a, const uint8_t *message, const EpD
 }
 #endif
 
-/* Writes one token to `message`, without a barrier. */
 EP_DEVICE void ep_stage_token(const EpArgs &a, int64_t token, uint8_t *message) {
   const float global = a.input_scales != nullptr ? a.input_scales[0] : 1.0f;
   ep_quantize_token<EP_DTYPE, EP_HIDDEN>(a.x + token * EP_HIDDEN, message, global);
@@ -156,7 +154,6 @@ static __device__ void ep_send_tokens(const EpArgs &a, uint32_t block, uint32_t 
   }
 }
 
-/* Counts the ids for which `wanted` is true, with one warp. */
 template <class Wanted>
 EP_DEVICE uint32_t ep_count_ids(const EpArgs &a, Wanted wanted) {
   uint32_t count = 0;
@@ -165,7 +162,6 @@ EP_DEVICE uint32_t ep_count_ids(const EpArgs &a, Wanted wanted) {
   return __reduce_add_sync(EP_FULL_WARP, count);
 }
 
-/* Counts the tokens with an expert for which `wanted` is true, with one warp. */
 template <class Wanted>
 EP_DEVICE uint32_t ep_count_tokens(const EpArgs &a, Wanted wanted) {
   uint32_t count = 0;
@@ -207,7 +203,6 @@ EP_DEVICE void ep_announce_expert(const EpArgs &a, int32_t expert) {
                  static_cast<uint64_t>(count));
 }
 
-/* Dedup: sends the number of messages for a rank at once, and signals when all have been written. */
 EP_DEVICE void ep_monitor_rank(const EpArgs &a, int32_t rank) {
   const uint32_t count = ep_count_tokens(a, [rank](int32_t e) { return e / EP_LOCAL_EXPERTS == rank; });
   if (lane_id() != 0) return;

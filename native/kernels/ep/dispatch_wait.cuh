@@ -8,7 +8,7 @@
 struct EpOffsets {
   uint32_t pair_ends[EP_PAIRS];      /* rows of the pairs up to and including this one */
   uint32_t group_rows[EP_GROUPS];    /* padded rows of each group; after the scan, up to and including the group */
-  uint32_t group_blocks[EP_GROUPS];  /* NVFP4: the same for 128-row scale blocks */
+  uint32_t group_blocks[EP_GROUPS];
 };
 
 #ifdef EP_HOSTS /* hosts/dispatch_send.cuh and hosts/dispatch_counts.cuh have these functions */
@@ -17,12 +17,10 @@ EP_DEVICE bool ep_collect_messages(const EpArgs &a, const EpOffsets &o);
 #else
 static const bool EP_OVER_HOSTS = false;
 
-/* Waits for the number of tokens of a pair. */
 EP_DEVICE bool ep_await_pair(const EpArgs &a, uint32_t pair, EpWait what, uint64_t *count) {
   return ep_await_count(a, ep_word(a, a.rank, EP_D_COUNT, pair), what, count);
 }
 
-/* Dedup: waits until each source has announced its number of messages. */
 EP_DEVICE bool ep_collect_messages(const EpArgs &a, const EpOffsets &) {
   bool ok = true;
   if (EP_ALGO == EP_DEDUP && threadIdx.x < EP_RANKS) {
@@ -58,7 +56,6 @@ EP_DEVICE uint32_t ep_pair_count(const EpOffsets &o, uint32_t pair) {
   return o.pair_ends[pair] - (pair > 0 ? o.pair_ends[pair - 1] : 0);
 }
 
-/* Returns the number of rows of the experts before a local expert, without padding. */
 EP_DEVICE uint32_t ep_rows_before(const EpOffsets &o, uint32_t local) {
   return local > 0 ? o.pair_ends[local * EP_SOURCES - 1] : 0;
 }
@@ -119,7 +116,7 @@ static __device__ void ep_offsets_block(const EpArgs &a) {
   block_scan(o.pair_ends, EP_PAIRS);
   ep_pad_offsets(a, o);
   ep_publish_prefixes(a, o);
-  if (EP_ALGO == EP_DEDUP) ep_publish_pairs(a, o); /* the copying blocks read the pairs too */
+  if (EP_ALGO == EP_DEDUP) ep_publish_pairs(a, o);
   __syncthreads();
   if (threadIdx.x == 0) {
     st_relaxed_gpu(ep_counter(a, EP_CLEANUP), static_cast<int32_t>(gridDim.x - 1));
@@ -136,7 +133,6 @@ EP_DEVICE uint32_t ep_first_block(const EpArgs &a, uint32_t group) {
   return EP_DTYPE == EP_NVFP4 ? a.row_offsets[group] / EP_SCALE_ROWS + a.scale_offsets[group] : 0;
 }
 
-/* Copies one message to one row, with one warp. */
 EP_DEVICE void ep_place_row(const EpArgs &a, const uint8_t *message, EpRow r) {
   warp_memcpy<EP_IN_FLIGHT>(a.out + r.row * EP_PAYLOAD_BYTES, message, EP_PAYLOAD_BYTES);
   ep_store_scales<EP_DTYPE, EP_HIDDEN>(a.out_scales, message + EP_SCALES_AT, r, a.max_rows);
@@ -150,7 +146,6 @@ EP_DEVICE void ep_note_source(const EpArgs &a, const uint8_t *message, int64_t r
   a.src_info[2 * row + 1] = static_cast<int32_t>(lane_id());
 }
 
-/* Returns the number of rows of a group, with the padding rows whose scales must be zeroed. */
 EP_DEVICE uint32_t ep_rows_to_visit(uint32_t rows) { return EP_DTYPE == EP_NVFP4 ? ep_up(rows, EP_SCALE_ROWS) : rows; }
 
 /* Copies rows [from, to) of a local expert. The prefixes give a row's source and its slot there. */
@@ -201,7 +196,6 @@ EP_DEVICE void ep_copy_experts(const EpArgs &a, uint32_t block, uint32_t blocks)
   for (uint32_t local = block; local < EP_LOCAL_EXPERTS; local += blocks) ep_copy_expert(a, local);
 }
 
-/* Counts the copying blocks that have ended. The last one resets the ready word. */
 EP_DEVICE void ep_leave_copying(const EpArgs &a) {
   __syncthreads();
   if (threadIdx.x != 0) return;

@@ -67,11 +67,11 @@ constexpr uint32_t EP_NO_EXPERT = 0xffff;
  * dispatch writes for combine. */
 enum EpCounter {
   EP_READY = 1,        /* EP_READY_FLAG while the copying blocks may run */
-  EP_CLEANUP,          /* copying blocks that still run */
+  EP_CLEANUP,
   EP_SHARED_READY,     /* blocks that have staged all their tokens */
-  EP_SHARED_STARTED,   /* blocks that have seen EP_SHARED_READY complete */
-  EP_CLAIM,            /* dedup: next tile of messages */
-  EP_DONE,             /* combine: blocks that have sent everything */
+  EP_SHARED_STARTED,
+  EP_CLAIM,
+  EP_DONE,
   EP_RANK_RESERVED = 8,  /* [8] dedup: slots assigned at a rank */
   EP_RANK_FINISHED = 16, /* [8] dedup: parts written to a rank */
   EP_MESSAGES = 24,      /* [8] dedup: messages from a source */
@@ -81,8 +81,8 @@ enum EpCounter {
   EP_FINISHED = EP_RESERVED + EP_EXPERTS,   /* [E] parts written to an expert */
   EP_PAIR = EP_FINISHED + EP_EXPERTS,       /* [E, 2] {1024 + end row, rows} of (local expert, source) */
   EP_PREFIX = EP_PAIR + 2 * EP_EXPERTS,     /* [E] rows of (local expert, sources up to this one) */
-  EP_TILE = EP_PREFIX + EP_EXPERTS,         /* [E] next tile of a local expert */
-  EP_CURSOR = EP_TILE + EP_EXPERTS,         /* [E] dedup: rows assigned in a pair */
+  EP_TILE = EP_PREFIX + EP_EXPERTS,
+  EP_CURSOR = EP_TILE + EP_EXPERTS,
   EP_GO = EP_CURSOR + EP_EXPERTS,           /* [512] combine: EP_READY_FLAG for each waiting block that has seen all
                                                senders */
   EP_COUNTERS = EP_GO + 512,
@@ -101,7 +101,6 @@ EP_DEVICE uint64_t recv_buf_layout(uint32_t local_expert, uint32_t source, uint6
   return ((static_cast<uint64_t>(local_expert) * EP_SOURCES + source) * max_tokens + slot) * EP_MSG_BYTES;
 }
 
-/* Returns the index of a pair's count word and counters. */
 EP_DEVICE uint32_t recv_count_layout(uint32_t local_expert, uint32_t source) {
   if (EP_SKIP_A2A) source = 0;
   return local_expert * EP_SOURCES + source;
@@ -116,7 +115,6 @@ EP_DEVICE uint64_t *ep_word(const EpArgs &a, int rank, EpRegion region, uint32_t
   return reinterpret_cast<uint64_t *>(ep_region(a, rank, region)) + index;
 }
 
-/* The tokens for which this rank computes the shared expert: all, or its slice of a replicated batch. */
 struct EpSlice {
   int32_t start, count;
 };

@@ -30,7 +30,6 @@ EP_ENTRY(EP_THREADS, 1) ep_litmus_memcpy(const __grid_constant__ EpArgs a) {
   }
 }
 
-/* Tests block_scan with arrays of 1 to `sizes` values (at most 1024). */
 EP_ENTRY(EP_THREADS, 1) ep_litmus_scan(const __grid_constant__ EpArgs a) {
   __shared__ uint32_t counts[1024];
   for (uint32_t n = 1 + blockIdx.x; n <= static_cast<uint32_t>(a.sizes); n += gridDim.x) {
@@ -126,7 +125,6 @@ EP_ENTRY(EP_THREADS, 1) ep_litmus_codec(const __grid_constant__ EpArgs a) {
   }
 }
 
-/* Writes sizes that the host also computes. */
 EP_ENTRY(EP_THREADS, 1) ep_litmus_layout(const __grid_constant__ EpArgs a) {
   if (blockIdx.x != 0 || threadIdx.x != 0) return;
   uint64_t *out = reinterpret_cast<uint64_t *>(a.heap[a.rank] + a.region[0]);

@@ -23,7 +23,6 @@ EP_DEVICE bool ep_await_count(const EpArgs &a, uint64_t *word, EpWait what, uint
   return true;
 }
 
-/* Waits until another rank has set *word to `value`. Returns false if it gave up. */
 EP_DEVICE bool ep_await_value(const EpArgs &a, const uint64_t *word, EpWait what, uint64_t value) {
   EpSpin spin;
   for (;;) {
@@ -35,7 +34,6 @@ EP_DEVICE bool ep_await_value(const EpArgs &a, const uint64_t *word, EpWait what
   return true;
 }
 
-/* Waits until blocks of this rank have set *counter to `value`. Returns false if it gave up. */
 EP_DEVICE bool ep_await_counter(const EpArgs &a, const int32_t *counter, EpWait what, int32_t value) {
   EpSpin spin;
   for (;;) {

@@ -29,7 +29,6 @@ EP_DEVICE int64_t ep_wide_id(const EpIdsArgs &a, int64_t i) { return a.wide[i]; 
 EP_DEVICE int32_t ep_living(const EpIdsArgs &, int32_t id) { return id; }
 #endif
 
-/* Writes ids of 32 bits, with any grid and any block. */
 EP_ENTRY(1024, 1) ep_narrow_ids(const __grid_constant__ EpIdsArgs a) {
   pdl_wait();
   const int64_t step = static_cast<int64_t>(gridDim.x) * blockDim.x;
@@ -82,7 +81,7 @@ EP_ENTRY(32, 1) ep_meet(const __grid_constant__ EpMeetArgs a) {
  * of call n + 2 after this rank's word of call n + 1, and so after this rank has read call n. */
 struct EpAgree {
   uint64_t said[2][EP_MAX_RANKS]; /* by rank: number << 32 | description of the call */
-  uint32_t calls;                 /* number of the last comparison, 0: none */
+  uint32_t calls;
 };
 
 /* Returns id i of a call, or -2 if it needs more than 32 bits. */
@@ -115,8 +114,7 @@ EP_DEVICE bool ep_check_ids(const EpArgs &a) {
   return false;
 }
 
-/* Compares the calls of the ranks and checks the a.ids ids of topk_ids, with one block of 32 threads. a.about
- * describes this rank's call. If another description differs, the fault names that rank. */
+/* If another description differs, the fault names that rank. */
 EP_ENTRY(32, 1) ep_agree(const __grid_constant__ EpArgs a) {
   if (ep_gave_up(a)) return;
   EpAgree *mine = reinterpret_cast<EpAgree *>(ep_heap(a, a.rank) + a.region[0]);

@@ -8,7 +8,7 @@
 #include "epcomm/normal.cuh"
 
 static const uint32_t EXPAND_THREADS = 512; /* THREADS in native/epcomm/src/expand.c */
-static const uint32_t EXPAND_LOADS = 4;     /* vectors that a lane loads before it stores */
+static const uint32_t EXPAND_LOADS = 4;
 
 /* The least number of blocks on an SM. With 2 blocks a thread has 64 registers, too few for sm_80. */
 #if EP_ARCH && EP_ARCH < 900
@@ -25,9 +25,9 @@ EP_DEVICE int64_t expand_rows(const uint32_t *received, int32_t most) {
 
 
 struct ExpandCounts {
-  uint32_t all[NORMAL_MOST];  /* rows of each expert */
+  uint32_t all[NORMAL_MOST];
   uint32_t next[NORMAL_MOST]; /* next free row of each expert in this block's run */
-  uint32_t ends[NORMAL_MOST]; /* end of each expert's rows, with padding */
+  uint32_t ends[NORMAL_MOST];
   int32_t ids[EXPAND_THREADS];
 };
 
@@ -83,7 +83,6 @@ EP_DEVICE void expand_assign_run(const EpPlacesArgs &a, int64_t first, int64_t e
   }
 }
 
-/* Marks the padding in slots and choices with -1. */
 EP_DEVICE void expand_mark_padding(const EpPlacesArgs &a, int64_t all, const ExpandCounts &s) {
   const uint32_t experts = static_cast<uint32_t>(a.experts);
   for (uint32_t e = blockIdx.x; e < experts; e += gridDim.x) {
@@ -132,14 +131,12 @@ EP_DEVICE void expand_row(const EpExpandArgs &a, int64_t row) {
   }
 }
 
-/* Zeroes one padding row and its scales, with one warp. */
 EP_DEVICE void expand_zero(const EpExpandArgs &a, int64_t row) {
   uint4 *out = reinterpret_cast<uint4 *>(a.out + row * a.row_bytes);
   for (int32_t i = static_cast<int32_t>(lane_id()); i < a.row_bytes / 16; i += 32) out[i] = make_uint4(0, 0, 0, 0);
   for (int64_t i = lane_id(); a.scales != nullptr && i < a.groups; i += 32) a.out_scales[row * a.scale_row + i * a.scale_group] = 0.0f;
 }
 
-/* Copies rows; see EpExpandArgs. */
 EP_ENTRY(512, EXPAND_BLOCKS) ep_expand(const __grid_constant__ EpExpandArgs a) {
   normal_begin();
   const int64_t warp = static_cast<int64_t>(blockIdx.x) * warps_in_block() + warp_id(), warps = static_cast<int64_t>(gridDim.x) * warps_in_block();
@@ -175,7 +172,6 @@ EP_DEVICE void expand_fold_row(const EpFoldArgs &a, int64_t row) {
   }
 }
 
-/* Adds rows; see EpFoldArgs. */
 EP_ENTRY(512, EXPAND_BLOCKS) ep_fold(const __grid_constant__ EpFoldArgs a) {
   normal_begin();
   const int64_t warps = static_cast<int64_t>(gridDim.x) * warps_in_block(), rows = expand_rows(a.received, a.rows);

@@ -1,28 +1,25 @@
 /* Kernels for DeepEP's normal calls, launched before and after the calls of layout rank:packed. They compute to which
  * ranks and experts tokens go, exchange counts that the host needs before it allocates outputs, convert the data of
- * received rows, and send top-k weights back. Sizes are arguments, not macros, because these kernels take little
- * time, and so one binary is enough for all shapes.
+ * received rows, and send top-k weights back. Sizes are arguments, so that one binary is enough for all shapes.
  *
- * The memory at EpMeeting.at is zeroed at set-up. R is the number of ranks, E the number of local experts, T is
- * max_tokens and K is top-k:
- *   u32 announced;                        number of calls of ep_announce so far
- *   u32 returned[EP_NORMAL_BLOCKS];       number of calls of each block of ep_return_weights
+ * The memory at EpMeeting.at is zeroed at set-up. R is the number of ranks, E of local experts, T is max_tokens and K
+ * top-k:
+ *   u32 announced;                        calls of ep_announce so far
+ *   u32 returned[EP_NORMAL_BLOCKS];       calls of each block of ep_return_weights
  *   (padding to EP_NORMAL_HEADER bytes)
- *   u64 counts[2][R][R + E + 1];          by source; each word has the call number in its upper half. Lower halves: rows for each
- *                                         rank, rows for each expert of this rank, the source's number of tokens
+ *   u64 counts[2][R][R + E + 1];          by source, call << 32 | count: rows for each rank, rows for each expert of this
+ *                                         rank, the source's tokens
  *   u64 weights[2][T][R][K];              call << 32 | weight
- * There are two sets, by call number. Two are enough, because a rank writes the words of call n + 2 only after
- * its call n + 1. For ep_announce: call n + 1 ends only when the words of all ranks for that call have arrived,
- * and a rank sends these words after its call n. For ep_return_weights: it follows a combine on its stream. The
- * combine of call n + 2 waits until all ranks have begun the combine of call n + 1. A rank begins that one only
- * after its ep_return_weights of call n has ended. */
+ * Two sets, by call number, are enough. A rank announces call n + 2 only after all ranks have sent their words of
+ * call n + 1, and so have ended call n. It returns the weights of call n + 2 after a combine, which waits until all
+ * ranks have begun the combine of call n + 1, and so have ended ep_return_weights of call n. */
 #pragma once
 
 #include "common/check.cuh"
 #include "epcomm_args.h"
 
-static const uint32_t NORMAL_EXPERTS = 32;   /* experts that one block of ep_layout counts */
-static const uint32_t NORMAL_MOST = 1024;    /* local experts */
+static const uint32_t NORMAL_EXPERTS = 32;
+static const uint32_t NORMAL_MOST = 1024;
 
 EP_DEVICE int32_t normal_id(const void *ids, int32_t bits, int64_t i) {
   if (bits == 32) return static_cast<const int32_t *>(ids)[i];
@@ -30,14 +27,12 @@ EP_DEVICE int32_t normal_id(const void *ids, int32_t bits, int64_t i) {
   return id >= 0 && id < (1 << 30) ? static_cast<int32_t>(id) : -1;
 }
 
-/* Begins a kernel that may start while the preceding kernel runs, and lets the next kernel start early too. */
 EP_DEVICE void normal_begin() {
   pdl_wait();
   pdl_launch();
 }
 
 
-/* Counts the tokens of NORMAL_EXPERTS experts, from expert `first` on. */
 EP_DEVICE void normal_count_experts(const EpLayoutArgs &a, int32_t first, int32_t (&counts)[NORMAL_EXPERTS]) {
   if (threadIdx.x < NORMAL_EXPERTS) counts[threadIdx.x] = 0;
   __syncthreads();
@@ -51,7 +46,6 @@ EP_DEVICE void normal_count_experts(const EpLayoutArgs &a, int32_t first, int32_
   if (threadIdx.x < NORMAL_EXPERTS && e < a.experts) a.per_expert[e] = counts[threadIdx.x];
 }
 
-/* Writes whether each token goes to a rank, and counts these tokens. */
 EP_DEVICE void normal_count_rank(const EpLayoutArgs &a, int32_t rank, int32_t (&counts)[NORMAL_EXPERTS]) {
   const int32_t local = a.experts / a.ranks, first = rank * local;
   int32_t mine = 0;
@@ -84,7 +78,6 @@ EP_ENTRY(1024, 1) ep_layout(const __grid_constant__ EpLayoutArgs a) {
 }
 
 
-/* Returns the arguments that EpSpin needs. */
 EP_DEVICE EpArgs normal_args(const EpMeeting &m) {
   EpArgs a = {};
   a.rank = m.rank;
@@ -122,7 +115,7 @@ EP_DEVICE bool normal_wait(const EpMeeting &m, const uint64_t *p, uint32_t call,
 
 struct NormalCounts {
   uint32_t rows[EP_MAX_RANKS][EP_MAX_RANKS]; /* [source][rank]: rows that the source sends to the rank */
-  uint32_t experts[NORMAL_MOST];             /* rows of each expert of this rank */
+  uint32_t experts[NORMAL_MOST];
   uint32_t fullest, failed;
 };
 
@@ -162,7 +155,6 @@ EP_DEVICE void normal_take_counts(const EpAnnounceArgs &a, uint32_t call, Normal
   }
 }
 
-/* Returns the number of rows from sources 0 to `last` to a rank. */
 EP_DEVICE uint32_t normal_before(const NormalCounts &s, uint32_t last, uint32_t rank) {
   uint32_t rows = 0;
   for (uint32_t q = 0; q <= last; q++) rows += s.rows[q][rank];
@@ -277,7 +269,6 @@ EP_DEVICE void normal_send_weights(const EpReturnArgs &a, uint32_t call, int64_t
   }
 }
 
-/* Returns the ranks of a token's experts, a bit for each rank. */
 EP_DEVICE uint32_t normal_mask(const EpReturnArgs &a, int64_t token) {
   uint32_t mask = 0;
   for (int32_t k = 0; k < a.meeting.topk; k++) {
@@ -305,7 +296,6 @@ EP_DEVICE bool normal_sum_weights(const EpReturnArgs &a, uint32_t call, int64_t 
   }
   return true;
 }
-/* Overwrites the sums with NaN, for a call that gave up. */
 EP_DEVICE void normal_spoil_weights(const EpReturnArgs &a) {
   for (int64_t i = threadIdx.x; i < static_cast<int64_t>(a.tokens) * a.given; i += blockDim.x) a.out[i] = __uint_as_float(0xffffffffu);
 }

@@ -14,7 +14,7 @@
 #include "final/combine_registers.cuh"
 #endif
 
-static const uint32_t FIN_UNIT = 2048; /* bytes of a token that a reducing warp sums */
+static const uint32_t FIN_UNIT = 2048;
 static const uint32_t FIN_UNITS = (FIN_ROW_BYTES + FIN_UNIT - 1) / FIN_UNIT;
 
 /* Returns the slots of a token that will be filled, bit i for slot i: a rank, or with EP_DIRECT a top-k position. */
@@ -23,7 +23,6 @@ EP_DEVICE uint32_t fin_slots_used(uint32_t lane, int32_t id) {
   return __reduce_or_sync(EP_FULL_WARP, id < 0 ? 0u : 1u << (id / EP_LOCAL_EXPERTS));
 }
 
-/* Waits for the used slots of a token; lane i watches slot i. */
 EP_DEVICE bool fin_wait_slots(const EpArgs &a, const EpCall &c, uint32_t token, uint32_t used, int32_t id) {
   const uint32_t *flag = fin_flag(a, a.rank, token, c.lane < FIN_SLOTS ? c.lane : 0);
   bool mine = (used >> c.lane & 1u) != 0;
@@ -87,7 +86,6 @@ EP_DEVICE void fin_combine_async(const EpArgs &a, const EpCall &c) {
   ep_span_stage(a, EP_STAGE_SENT);
 }
 
-/* Tells every rank that this rank began the call, and resets the next call's tickets. */
 EP_DEVICE void fin_announce(const EpArgs &a, const EpCall &c) {
   if (c.block != 0 || c.warp != 0) return;
   if (c.lane < EP_RANKS) st_release_sys(ep_started(a, c.lane) + a.rank, c.number);

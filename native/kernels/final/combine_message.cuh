@@ -6,14 +6,14 @@
 static const uint32_t FIN_ROW_BYTES = 2 * EP_HIDDEN;
 static const uint32_t FIN_WIDTH = EP_THREADS > 768 ? 2 : 4; /* vectors of a lane in one step */
 static const uint32_t FIN_STRIDE = 32 * 16 * FIN_WIDTH;     /* bytes of a row that a warp handles in one step */
-static const uint32_t FIN_STEPS = (FIN_ROW_BYTES + FIN_STRIDE - 1) / FIN_STRIDE; /* steps for a row */
+static const uint32_t FIN_STEPS = (FIN_ROW_BYTES + FIN_STRIDE - 1) / FIN_STRIDE;
 
 #ifdef EP_PARTIAL
-static const bool FIN_PEERS = true; /* messages only for tokens of other ranks */
+static const bool FIN_PEERS = true;
 #else
 static const bool FIN_PEERS = false;
 #endif
-static const uint32_t FIN_SOURCES = EP_RANKS - FIN_PEERS; /* ranks to which a rank sends */
+static const uint32_t FIN_SOURCES = EP_RANKS - FIN_PEERS;
 
 EP_DEVICE bool fin_in_row(uint32_t column) { return FIN_ROW_BYTES % FIN_STRIDE == 0 || column < FIN_ROW_BYTES; }
 
@@ -21,7 +21,7 @@ EP_DEVICE bool fin_in_row(uint32_t column) { return FIN_ROW_BYTES % FIN_STRIDE =
  * different ranks, from the next rank on. */
 struct FinReturn {
   uint32_t source, token;
-  uint64_t route; /* lane k: route word of top-k position k */
+  uint64_t route;
 };
 EP_DEVICE FinReturn fin_load_return(const EpArgs &a, const EpCall &c, uint32_t i, uint32_t all) {
   FinReturn r;
@@ -40,7 +40,6 @@ EP_DEVICE const uint8_t *fin_row(const EpArgs &a, uint64_t route) {
   return reinterpret_cast<const uint8_t *>(a.y) + (route & 0xffffffffu) * FIN_ROW_BYTES;
 }
 
-/* Asks L2 to load the rows of the next message, one row from each lane. */
 EP_DEVICE void fin_prefetch(const EpArgs &a, const FinReturn &r) {
   if (static_cast<uint32_t>(r.route) != FIN_NOWHERE) prefetch_l2(fin_row(a, r.route), FIN_ROW_BYTES);
 }

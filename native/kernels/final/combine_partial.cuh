@@ -41,7 +41,6 @@ EP_DEVICE void fin_load_group(const EpArgs &a, const PartialSum &s, PartialGroup
       if (partial_has(g.here[i], p)) g.data[i][p] = ld_once(partial_at(a, s, g, i, p));
 }
 
-/* Sums one vector of the output, all of whose terms have arrived. */
 EP_DEVICE void fin_partial_vector(const EpArgs &a, uint32_t token, PartialSum s, uint64_t route, uint32_t column) {
   bool inside = column < FIN_ROW_BYTES;
   uint32_t here = __ballot_sync(EP_FULL_WARP, static_cast<uint32_t>(route) != FIN_NOWHERE);

@@ -4,9 +4,8 @@
 
 #include "final/combine_message.cuh"
 
-static const uint32_t FIN_STAGES = EP_IN_FLIGHT / FIN_WIDTH; /* steps in flight */
+static const uint32_t FIN_STAGES = EP_IN_FLIGHT / FIN_WIDTH;
 
-/* Returns the address in the ring of this lane's vector v of a step. */
 EP_DEVICE uint4 *fin_ring(const EpCall &c, uint32_t stage, uint32_t v) {
   EP_DYNAMIC_SHARED(ring);
   return reinterpret_cast<uint4 *>(ring) + ((c.warp * FIN_STAGES + stage) * FIN_WIDTH + v) * 32 + c.lane;
@@ -42,7 +41,6 @@ EP_DEVICE void fin_send_step(const EpArgs &a, const EpCall &c, const FinReturn &
   }
 }
 
-/* Fetches the steps of a message and calls `step` for each step that has arrived. */
 template <class Step>
 EP_DEVICE void fin_send_ring(const EpArgs &a, const EpCall &c, const FinReturn &r, uint32_t here, Step step) {
   const uint32_t steps = __popc(here) * FIN_STEPS;

@@ -15,7 +15,6 @@ EP_DEVICE void fin_send_message(const EpArgs &a, const EpCall &c, const FinRetur
   st_relaxed_sys(fin_flag(a, r.source, r.token, EP_DIRECT ? c.lane : a.rank), c.number);
 }
 
-/* Sums one vector of the output, all of whose terms have arrived. */
 EP_DEVICE void fin_reduce_vector(const EpArgs &a, uint32_t token, uint32_t used, float weight, uint32_t column) {
   float acc[8] = {};
   for (uint32_t first = 0; first < FIN_TERMS; first += FIN_BATCH) {

@@ -8,20 +8,18 @@
 /* Warps that count at the same time; fewer if their counters would not fit. */
 static const uint32_t FIN_COUNT_WARPS = EP_EXPERTS > 512 ? 4 : 8;
 static const bool FIN_TILES = EP_TOKEN_SCALES > 0 && EP_SCALES == 1;
-/* Messages of one token: for each rank, or for each expert. */
 static const uint32_t FIN_COPIES = EP_DIRECT ? EP_TOPK : (EP_RANKS < EP_TOPK ? EP_RANKS : EP_TOPK);
 
 struct FinShared {
   uint32_t running[FIN_COUNT_WARPS][EP_EXPERTS]; /* rows of this block for each expert before each warp's share */
   uint32_t base[EP_EXPERTS];  /* output row of this block's first token for each expert */
   uint32_t start[EP_EXPERTS]; /* first row of each expert's group; at first, this block's rows */
-  uint32_t tokens[EP_RANKS];  /* tokens of each rank */
+  uint32_t tokens[EP_RANKS];
   uint32_t rows; /* rows of this rank's output, with padding */
   uint32_t failed;
-  uint8_t *to[EP_THREADS / 32][FIN_COPIES]; /* addresses to which a warp stores its token */
+  uint8_t *to[EP_THREADS / 32][FIN_COPIES];
 };
 
-/* Consecutive tokens of a rank, or consecutive ids. */
 struct FinRun {
   uint32_t begin, end;
 };
@@ -75,7 +73,6 @@ EP_DEVICE void fin_signal_tokens(const EpArgs &a, const EpCall &c) {
   st_release_sys(word, static_cast<uint64_t>(c.number) << 32 | static_cast<uint32_t>(a.tokens));
 }
 
-/* Sends every rank the number of this rank's rows for each expert. The last sending block calls it. */
 EP_DEVICE void fin_signal(const EpArgs &a, const EpCall &c, const FinShared &s) {
   for (uint32_t e = threadIdx.x; e < EP_EXPERTS; e += blockDim.x) {
     if (ep_drill_drops(a, static_cast<int32_t>(e))) continue;
@@ -128,7 +125,7 @@ EP_DEVICE bool fin_wait_count(const EpArgs &a, const EpCall &c, uint32_t word, u
   }
 }
 
-/* Replaces start[e], the rows of expert e, by its first row. One warp handles the experts of one rank. */
+/* Replaces start[e], the rows of expert e, by its first row. */
 EP_DEVICE void fin_scan_groups(const EpArgs &a, const EpCall &c, FinShared &s) {
   for (uint32_t r = c.warp; r < EP_RANKS; r += c.warps) {
     uint32_t carry = 0;
@@ -149,7 +146,6 @@ EP_DEVICE void fin_scan_groups(const EpArgs &a, const EpCall &c, FinShared &s) {
   }
 }
 
-/* Waits for the counts of all ranks and makes base an output row, for every expert. */
 EP_DEVICE void fin_wait_counts(const EpArgs &a, const EpCall &c, FinShared &s) {
   for (uint32_t e = threadIdx.x; e <= EP_EXPERTS; e += blockDim.x) {
     uint32_t count[EP_RANKS], all = 0, before = 0;

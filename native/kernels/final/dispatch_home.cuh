@@ -9,7 +9,7 @@ static const uint32_t FIN_THREAD_EXPERTS = (EP_EXPERTS + EP_THREADS - 1) / EP_TH
 
 struct FinHomeShared {
   FinShared s;
-  uint8_t *to[EP_THREADS / 32][EP_TOPK]; /* addresses to which a warp's token is stored */
+  uint8_t *to[EP_THREADS / 32][EP_TOPK];
   uint32_t sent[EP_THREADS / 32];        /* tokens whose share each warp has stored */
 };
 
@@ -46,11 +46,10 @@ EP_DEVICE void fin_count_all(const EpArgs &a, const EpCall &c, FinShared &s) {
   __syncthreads();
 }
 
-/* Where a token goes. */
 struct FinGoals {
   uint32_t here, others; /* bit k of here: position k has its expert on this rank; bit r of others: the token goes to
                             rank r */
-  uint32_t copies; /* entries of `to` */
+  uint32_t copies;
 };
 EP_DEVICE FinGoals fin_find_goals(const EpArgs &a, const EpCall &c, const FinPosition &p, uint8_t **to) {
   uint32_t below = (1u << c.lane) - 1;
@@ -81,7 +80,6 @@ EP_DEVICE void fin_end_token(const EpArgs &a, const EpCall &c, uint32_t token, c
   if (c.lane < EP_TOPK) fin_words(a, a.rank, FIN_ROUTE, a.rank, token)[c.lane] = p.weight | (mine ? p.row : FIN_NOWHERE);
 }
 
-/* Stores a token's scales at its rows on this rank, four from each lane. */
 EP_DEVICE void fin_scales_home(const EpArgs &a, const EpCall &c, uint32_t token, const FinPosition &p, uint32_t here, uint4 scales) {
   bool carries = EP_TOKEN_SCALES > 0 && c.lane < FIN_SCALE_BYTES / 16;
   if (FIN_TILES && carries && here != 0) reinterpret_cast<uint4 *>(fin_scales(a, a.rank, a.rank, token))[c.lane] = scales;
@@ -94,7 +92,6 @@ EP_DEVICE void fin_scales_home(const EpArgs &a, const EpCall &c, uint32_t token,
   }
 }
 
-/* Sends one token with one warp, to all its rows on this rank and to one row on each other rank. */
 EP_DEVICE void fin_send_home(const EpArgs &a, const EpCall &c, FinHomeShared &h, uint32_t token) {
   FinPosition p = fin_load_position(a, c, h.s, token);
   FinGoals g = fin_find_goals(a, c, p, h.to[c.warp]);
@@ -111,7 +108,7 @@ EP_DEVICE void fin_send_home(const EpArgs &a, const EpCall &c, FinHomeShared &h,
 /* With EP_TEAM above 1, that many warps (a team) send a token together, and other warps end it. A block's tokens
  * then arrive one after the other, and rows are copied while later tokens are being sent. A team does not wait for
  * the fence of the previous token. */
-static const uint32_t FIN_ENDERS = 4; /* warps of a block that end tokens */
+static const uint32_t FIN_ENDERS = 4;
 struct FinTeams {
   uint32_t teams, senders, enders; /* in a block: teams; warps in teams, the first; warps after them that end tokens */
 };
@@ -147,7 +144,6 @@ EP_DEVICE void fin_share_scales(const EpArgs &a, const EpCall &c, uint32_t token
   }
 }
 
-/* Converts FIN_STEP units of a token and stores them at all addresses of the token. */
 EP_DEVICE void fin_send_share(const EpArgs &a, const EpCall &c, const FinHomeShared &h, uint32_t token, uint32_t unit,
                               const FinStep &step, const FinPosition &p, const FinGoals &g) {
   EpVector out[FIN_STEP];
@@ -166,7 +162,6 @@ EP_DEVICE void fin_send_share(const EpArgs &a, const EpCall &c, const FinHomeSha
     if (EP_TOKEN_SCALES > 0) fin_share_scales(a, c, token, unit + v * EP_TEAM, out[v].scale, p, g);
 }
 
-/* Sends the tokens of a team, and loads the next token while one is stored. */
 EP_DEVICE void fin_team_send(const EpArgs &a, const EpCall &c, FinHomeShared &h, const FinTeams &t) {
   FinRun run = fin_block_tokens(a, c);
   uint32_t token = run.begin + c.warp / EP_TEAM, first = c.warp % EP_TEAM, done = 0;

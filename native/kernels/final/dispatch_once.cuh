@@ -6,7 +6,7 @@
 #include "final/scales.cuh"
 
 
-static const uint32_t FIN_STEP = EP_DTYPE == EP_FP8 ? 2 : 4; /* vectors of a lane that are converted together */
+static const uint32_t FIN_STEP = EP_DTYPE == EP_FP8 ? 2 : 4;
 static const uint32_t FIN_DEPTH = EP_THREADS > 768 ? 4 : 8;          /* vectors of a lane in flight when rows are
                                                                         copied */
 
@@ -21,7 +21,6 @@ EP_DEVICE FinStep fin_load(const uint16_t *token, uint32_t vector) {
   return step;
 }
 
-/* Gives all lanes the four scales of a unit of 32 vectors, which every eighth lane has. */
 EP_DEVICE uint4 fin_unit_scales(uint32_t scale) {
   return make_uint4(__shfl_sync(EP_FULL_WARP, scale, 0), __shfl_sync(EP_FULL_WARP, scale, 8),
                     __shfl_sync(EP_FULL_WARP, scale, 16), __shfl_sync(EP_FULL_WARP, scale, 24));
@@ -60,11 +59,10 @@ EP_DEVICE uint4 fin_send_payload(const EpArgs &a, const EpCall &c, uint32_t toke
   return scales;
 }
 
-/* A top-k position of a token; each lane has one. */
 struct FinPosition {
   int32_t id, owner;
   uint32_t row;
-  uint64_t weight; /* in the upper 32 bits */
+  uint64_t weight;
 };
 EP_DEVICE FinPosition fin_load_position(const EpArgs &a, const EpCall &c, const FinShared &s, uint32_t token) {
   uint32_t at = token * EP_TOPK + c.lane;
@@ -76,7 +74,6 @@ EP_DEVICE FinPosition fin_load_position(const EpArgs &a, const EpCall &c, const 
   return p;
 }
 
-/* Sends one token with one warp: payload, scales, and after a fence the headers. */
 EP_DEVICE void fin_send_token(const EpArgs &a, const EpCall &c, FinShared &s, uint32_t token) {
   FinPosition p = fin_load_position(a, c, s, token);
   uint32_t below = (1u << c.lane) - 1;
@@ -115,7 +112,7 @@ EP_DEVICE void fin_dispatch_async(const EpArgs &a, const EpCall &c, FinShared &s
 
 
 #ifdef EP_TEAM
-static const bool FIN_HOME = true; /* a rank completes only tokens of other ranks */
+static const bool FIN_HOME = true;
 #else
 static const bool FIN_HOME = false;
 #endif
@@ -140,7 +137,6 @@ EP_DEVICE uint32_t fin_messages(const EpCall &c, const FinShared &s) {
   return ceil_div(most, c.senders) * c.senders * FIN_SOURCES;
 }
 
-/* Copies the row that arrived to the rows of the token's other experts on this rank. */
 EP_DEVICE void fin_duplicate(const EpArgs &a, const EpCall &c, uint32_t here, uint32_t row) {
   uint64_t from = __shfl_sync(EP_FULL_WARP, row, __ffs(here) - 1);
   const uint4 *in = reinterpret_cast<const uint4 *>(a.out + from * EP_PAYLOAD);

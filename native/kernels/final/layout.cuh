@@ -25,7 +25,6 @@ enum FinRegion {
   FIN_ORIGINS  /* [max_rows] u32: source * T + token of a row; own. FP8. Zeroed */
 };
 
-/* EpArgs.counters */
 enum FinCounter {
   FIN_TICKETS = 1, /* [2] by number & 1: messages that combine's senders have taken */
   FIN_MET = 3      /* [2] by number & 1: receiving blocks whose rows are placed */
@@ -38,7 +37,7 @@ static const uint32_t FIN_SCALE_BYTES = ep_up(EP_TOKEN_SCALES * 4, 16);
 static const uint32_t FIN_SLOTS = EP_RANKS > EP_TOPK ? EP_RANKS : EP_TOPK;
 
 /* These functions return the number of receiving blocks, this warp's number among their warps, and the number of
- * these warps. Warps are numbered over blocks: first warp 0 of every block. */
+ * these warps. */
 EP_DEVICE uint32_t fin_receiving_blocks(const EpCall &c) { return c.receivers == 0 ? c.senders : c.receivers; }
 EP_DEVICE uint32_t fin_receiver(const EpCall &c) {
   uint32_t block = c.receivers == 0 ? c.block : c.block - c.senders;
@@ -54,7 +53,6 @@ EP_DEVICE uint64_t *fin_counts(const EpArgs &a, int owner, uint32_t call, int so
 }
 EP_DEVICE uint32_t *fin_places(const EpArgs &a) { return reinterpret_cast<uint32_t *>(fin_at(a, a.rank, FIN_PLACES)); }
 
-/* Returns the address of the K words of a token in FIN_HEADERS or FIN_ROUTE. */
 EP_DEVICE uint64_t *fin_words(const EpArgs &a, int owner, FinRegion region, int source, uint32_t token) {
   return reinterpret_cast<uint64_t *>(fin_at(a, owner, region)) +
          (static_cast<uint64_t>(source) * a.max_tokens + token) * EP_TOPK;

@@ -3,8 +3,7 @@
  *
  * EP_SCALES 0 (row) writes scales with their row. 1 (tile) writes them after all rows have arrived, for 32 rows
  * together, in lines of 128 bytes. Row by row, a store of four bytes takes an SM as long as 512 bytes, and L2 may
- * evict a sector before its other rows have arrived. Keeping these sectors in L2 (evict_last), or writing four
- * rows together, gained less. */
+ * evict a sector before its other rows have arrived. */
 #pragma once
 
 #include "final/count.cuh"
@@ -42,7 +41,6 @@ EP_DEVICE void fin_note_origin(const EpArgs &a, FinMessage m, uint32_t row) {
   fin_origins(a)[row] = m.source * static_cast<uint32_t>(a.max_tokens) + m.token;
 }
 
-/* Initialises the shared words, and the next call's counter of blocks. */
 EP_DEVICE void fin_begin(const EpArgs &a, const EpCall &c, FinShared &s) {
   if (threadIdx.x != 0) return;
   s.failed = s.rows = 0;

@@ -32,7 +32,7 @@ EP_DEVICE EpTarget ep_return_target(const EpArgs &a, int64_t row, uint32_t sourc
  * waits until the network has read the rows, because the caller may then overwrite them. */
 static __device__ void ep_hosts_return(const EpArgs &a) {
   ep_drill_delay(a);
-  ep_span_stage(a, EP_STAGE_READY); /* it waits for no other rank */
+  ep_span_stage(a, EP_STAGE_READY);
   ep_announce_returns(a);
   const bool asks = ep_sums_by_host(a) && blockIdx.x == gridDim.x - 1;
   if (asks) ep_send_recipe(a);
@@ -47,7 +47,6 @@ static __device__ void ep_hosts_return(const EpArgs &a) {
   ep_span_stage(a, EP_STAGE_SENT);
 }
 
-/* Waits for all rows. Blocks 0 to wait_sms - 1 take the ranks in turn. */
 static __device__ void ep_hosts_await_returns(const EpArgs &a) {
   const uint32_t call = ep_round(a);
   uint64_t *seen = ep_own_word(a, a.region[EP_H_RETURN_SEEN]);

@@ -54,7 +54,6 @@ EP_DEVICE LlReturn lh_near_unit(const EpArgs &a, uint32_t unit) {
   return {static_cast<uint32_t>(ep_node_of(a.rank) * EP_PER_NODE) + place, unit / EP_PER_NODE / LL_CHUNKS, unit / EP_PER_NODE % LL_CHUNKS};
 }
 
-/* Sends the rows of a unit: by puts to another host, by stores inside the host. */
 EP_DEVICE void lh_send_unit(const EpArgs &a, const LlCall &c, LlReturn r, bool far) {
   const LlRoute route = {c.lane < LH_HEAD ? lh_route(a, r.source, r.token)[c.lane] : LL_NOWHERE};
   uint32_t here = __ballot_sync(EP_FULL_WARP, c.lane < EP_TOPK && ll_row(route) != LL_NOWHERE);
@@ -71,7 +70,6 @@ EP_DEVICE void lh_send_unit(const EpArgs &a, const LlCall &c, LlReturn r, bool f
   }
 }
 
-/* Returns the largest number of messages from one rank, of this host or of others. */
 EP_DEVICE uint32_t lh_most_messages(const EpArgs &a, bool near) {
   uint32_t most = 0;
   for (uint32_t s = lane_id(); s < EP_RANKS; s += 32)
@@ -79,7 +77,6 @@ EP_DEVICE uint32_t lh_most_messages(const EpArgs &a, bool near) {
   return __reduce_max_sync(EP_FULL_WARP, most);
 }
 
-/* Sends all units of this warp, those for other hosts first. */
 static __device__ bool lh_combine_send(const EpArgs &a, const LlCall &c) {
   ep_drill_delay(a);
   if (!lh_begin(a, c)) return false;
@@ -93,13 +90,12 @@ static __device__ bool lh_combine_send(const EpArgs &a, const LlCall &c) {
 }
 
 
-/* Waits until the rows of other hosts have arrived, one in each lane. */
 EP_DEVICE bool lh_await_far(const EpArgs &a, const LlCall &c, uint32_t token, int32_t id) {
   bool ok = true;
   uint64_t got;
   if (id >= 0 && !ep_is_near(a, lh_owner(id)))
     ok = ep_wait_call(a, lh_return_flag(a, c.number, token, c.lane), {EP_PHASE_COMBINE_WAIT, id, lh_owner(id)}, c.number, 0, &got);
-  __syncwarp(); /* all lanes see what one lane has acquired */
+  __syncwarp();
   return __all_sync(EP_FULL_WARP, ok);
 }
 

@@ -19,7 +19,6 @@
 EP_DEVICE bool ep_sums_by_host(const EpArgs &a) { return EP_ROUTE == EP_ROUTE_RAIL && EP_NODES > 1 && a.weights != nullptr; }
 
 
-/* Returns the index of a token of the rank with this rank's place on host `node`. */
 EP_DEVICE uint64_t ep_rail_token(const EpArgs &a, int32_t node, uint64_t token) {
   return static_cast<uint64_t>(node) * static_cast<uint64_t>(a.max_tokens) + token;
 }
@@ -62,7 +61,6 @@ static __device__ void ep_send_recipe(const EpArgs &a) {
   }
 }
 
-/* Returns the target of a row for a token of another host: its collector. */
 EP_DEVICE EpTarget ep_collector_target(const EpArgs &a, int32_t source, uint64_t token, uint32_t k) {
   const int32_t collector = ep_node_of(a.rank) * EP_PER_NODE + source % EP_PER_NODE, node = ep_node_of(source);
   return {collector, EP_NET_SET, ep_gather_at(a, node, token, k), ep_gather_word(a, node, token, k), ep_round(a)};
@@ -96,7 +94,6 @@ EP_DEVICE void ep_store_sum(uint8_t *to, const float (&x)[8], uint32_t vector) {
   for (uint32_t p = 0; p < EP_PIECES; p++) reinterpret_cast<uint4 *>(to + p * EP_ROW_BYTES)[vector] = partial_pack(x, p);
 }
 
-/* Adds a vector of the sum of several rows. */
 EP_DEVICE void ep_add_sum(PartialSum &s, const uint8_t *from, uint32_t vector) {
   uint4 pieces[EP_PIECES];
 #pragma unroll
@@ -162,7 +159,6 @@ struct EpParts {
   uint32_t rows, sums; /* rows: positions with a row; sums: the first position of each host's sum */
 };
 
-/* Waits for the sums of other hosts. */
 EP_DEVICE bool ep_await_parts(const EpArgs &a, int64_t token, EpParts *p) {
   const uint32_t k = lane_id();
   const int32_t expert = k < EP_TOPK ? a.topk_ids[token * EP_TOPK + k] : -1;
@@ -201,7 +197,6 @@ EP_DEVICE bool ep_finish_chunk(const EpArgs &a, int64_t token, uint32_t chunk) {
   return true;
 }
 
-/* Finishes all tokens, in place of reduce_and_copy_to_output. */
 EP_DEVICE void ep_finish_tokens(const EpArgs &a, uint32_t block, uint32_t blocks) {
   if (!ep_await_go(a, block)) return;
   const int64_t chunks = ep_row_chunks(a), step = static_cast<int64_t>(blocks) * warps_in_block();

@@ -58,7 +58,6 @@ EP_DEVICE bool ep_forward(const EpArgs &a, uint32_t block, uint32_t blocks) {
 }
 
 
-/* Waits for every message of every source. */
 EP_DEVICE bool ep_collect_messages(const EpArgs &a, const EpOffsets &o) {
   ep_span_stage(a, EP_STAGE_READY);
   bool ok = true;

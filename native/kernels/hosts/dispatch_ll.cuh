@@ -3,17 +3,16 @@
 #include "hosts/dispatch_ll_send.cuh"
 #include "ll/offsets.cuh"
 
-static const uint32_t LH_PART = EP_PART_BYTES / LL_WARP_BYTES; /* vectors of a lane */
+static const uint32_t LH_PART = EP_PART_BYTES / LL_WARP_BYTES;
 static const uint32_t LH_PARTS = (EP_VECTORS + 32 * LH_PART - 1) / (32 * LH_PART);
 
 
 struct LhArrived {
-  uint32_t rows[EP_RANKS][EP_LOCAL_EXPERTS]; /* rows received; after ll_offsets the first row of each segment */
+  uint32_t rows[EP_RANKS][EP_LOCAL_EXPERTS];
   uint32_t messages[EP_RANKS];
   uint32_t relayed[EP_RANKS]; /* messages of the source that a rank of this host forwards */
 };
 
-/* Returns the address in shared memory for a word of LH_COUNTS. */
 EP_DEVICE uint32_t *lh_arrived(LhArrived &s, uint32_t source, uint32_t word) {
   if (word < EP_LOCAL_EXPERTS) return &s.rows[source][word];
   return word < LL_COUNT_WORDS ? &s.messages[source] : &s.relayed[source];
@@ -30,7 +29,6 @@ EP_DEVICE bool lh_await_far_counts(const EpArgs &a, const LlCall &c) {
   return __syncthreads_or(!ok) == 0;
 }
 
-/* Reads all counts, in every block: polls each word until it belongs to this call. */
 static __device__ bool lh_await_counts(const EpArgs &a, const LlCall &c, LhArrived &s) {
   if (!lh_await_far_counts(a, c)) return false;
   bool ok = true;
@@ -52,12 +50,11 @@ static __device__ bool lh_await_counts(const EpArgs &a, const LlCall &c, LhArriv
 
 struct LhPart {
   uint32_t source, message, first; /* first: this lane's first vector */
-  uint64_t head;                   /* lane k: header word k */
+  uint64_t head;
   uint4 data[LH_PART];
   uint32_t scale[LH_PART];
 };
 
-/* Returns the part of job number `job`. Consecutive jobs have different sources. */
 EP_DEVICE LhPart lh_part(uint32_t job, uint32_t sources) {
   LhPart p;
   p.source = job % sources;
@@ -66,7 +63,6 @@ EP_DEVICE LhPart lh_part(uint32_t job, uint32_t sources) {
   return p;
 }
 
-/* Returns in lane k the expert at the token's top-k position k, or -1. */
 EP_DEVICE int32_t lh_expert(const LlCall &c, const LhPart &p) {
   const uint32_t place = static_cast<uint32_t>(p.head);
   return c.lane < EP_TOPK && place != LL_NOWHERE ? static_cast<int32_t>(place >> LL_PLACE_BITS) : -1;
@@ -87,7 +83,6 @@ EP_DEVICE bool lh_take_polled(const EpArgs &a, const LlCall &c, LhPart &p, uint8
   return true;
 }
 
-/* Waits for the word that a put sets, and only then reads the put's data. */
 EP_DEVICE bool lh_take_put(const EpArgs &a, const LlCall &c, LhPart &p, uint8_t *slot) {
   bool ok = true;
   uint64_t got;

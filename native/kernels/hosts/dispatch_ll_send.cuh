@@ -21,9 +21,9 @@ EP_DEVICE bool lh_loses_message(const EpArgs &a, int32_t rank) {
 
 
 struct LhCounted {
-  uint32_t rows[EP_EXPERTS];   /* rows for each expert */
-  uint32_t messages[EP_RANKS]; /* messages for each rank */
-  uint32_t relayed[EP_NODES];  /* relayed messages to each host */
+  uint32_t rows[EP_EXPERTS];
+  uint32_t messages[EP_RANKS];
+  uint32_t relayed[EP_NODES];
 };
 
 static __device__ void lh_count_all(const EpArgs &a, LhCounted &s) {
@@ -78,10 +78,10 @@ static __device__ void lh_announce(const EpArgs &a, const LlCall &c) {
 /* Lane k: the message and header word for top-k position k. Lane EP_TOPK: the header's last word. */
 struct LhTarget {
   int32_t rank;     /* receiver of the message that this position begins, or -1 */
-  uint32_t message; /* number of this message */
+  uint32_t message;
   int32_t put;      /* receiver of the put that this position begins, or -1 */
   uint32_t number;  /* number of the put's message at the receiver */
-  uint64_t head;    /* header word */
+  uint64_t head;
 };
 
 /* For each top-k position of a token, the number of earlier tokens with its expert (rows), with any expert of its
@@ -90,7 +90,6 @@ struct LhEarlier {
   uint32_t rows[EP_TOPK], messages[EP_TOPK], relayed[EP_TOPK];
 };
 
-/* Counts earlier tokens, without atomics of several blocks, so that every run gives the same rows. */
 static __device__ void lh_count_earlier(const EpArgs &a, LhEarlier &s, uint32_t token, int32_t id) {
   if (threadIdx.x < EP_TOPK) s.rows[threadIdx.x] = s.messages[threadIdx.x] = s.relayed[threadIdx.x] = 0;
   __syncthreads();
@@ -119,7 +118,6 @@ static __device__ void lh_count_earlier(const EpArgs &a, LhEarlier &s, uint32_t 
   __syncthreads();
 }
 
-/* Finds the targets of a token. The whole block calls it; every warp gets the same result. */
 EP_DEVICE LhTarget lh_target(const EpArgs &a, LhEarlier &s, uint32_t token) {
   const uint32_t k = lane_id();
   const int32_t id = lh_id(a, token), owner = lh_owner(id);
@@ -139,7 +137,6 @@ EP_DEVICE LhTarget lh_target(const EpArgs &a, LhEarlier &s, uint32_t token) {
   return t;
 }
 
-/* Returns the positions that begin a message to a near rank, as bits. */
 EP_DEVICE uint32_t lh_begun_near(const EpArgs &a, const LhTarget &t) {
   return __ballot_sync(EP_FULL_WARP, t.rank >= 0 && ep_is_near(a, t.rank));
 }
@@ -147,13 +144,11 @@ EP_DEVICE uint32_t lh_begun_near(const EpArgs &a, const LhTarget &t) {
 EP_DEVICE int32_t lh_rank_at(const LhTarget &t, uint32_t position) { return __shfl_sync(EP_FULL_WARP, t.rank, position); }
 EP_DEVICE uint32_t lh_message_at(const LhTarget &t, uint32_t position) { return __shfl_sync(EP_FULL_WARP, t.message, position); }
 
-/* Stores a header at a rank of this host; lane k stores word k. */
 EP_DEVICE void lh_store_header(const EpArgs &a, const LlCall &c, int32_t rank, uint32_t source, uint32_t message, uint64_t head) {
   uint64_t *to = reinterpret_cast<uint64_t *>(ep_peer_heap(a, rank) + lh_header(a, c.number, source, message));
   if (c.lane < LH_HEAD) st_relaxed_sys(to + c.lane, head);
 }
 
-/* Sends a token's header to near ranks, and stages it for the network, with one warp. */
 EP_DEVICE void lh_send_header(const EpArgs &a, const LlCall &c, const LhTarget &t, uint32_t token, uint32_t near) {
   uint8_t *staged = ep_own_heap(a) + lh_send(a, c.number, token);
   if (c.lane < LH_HEAD) reinterpret_cast<uint64_t *>(staged + LH_HEAD_AT)[c.lane] = t.head;
@@ -179,7 +174,6 @@ EP_DEVICE void lh_send_vectors(const EpArgs &a, const LlCall &c, const LhTarget 
   }
 }
 
-/* Puts a token's messages to far ranks; warps take the puts in turn. */
 EP_DEVICE void lh_put_messages(const EpArgs &a, const LlCall &c, const LhTarget &t, uint32_t token, uint32_t puts) {
   if (puts == 0) return;
   fence_acq_rel_sys(); /* the network reads what the whole block wrote */

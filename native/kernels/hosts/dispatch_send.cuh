@@ -5,7 +5,6 @@
 
 #include "hosts/layout.cuh"
 
-/* Names that ep/dispatch_send.cuh and ep/dispatch_wait.cuh use. */
 typedef EpTarget EpDestination;
 EP_DEVICE bool ep_await_pair(const EpArgs &a, uint32_t pair, EpWait what, uint64_t *count) {
   uint32_t tokens = 0;
@@ -24,14 +23,12 @@ EP_DEVICE EpTarget ep_expert_target(const EpArgs &a, int32_t expert, int32_t sou
 
 constexpr EpTarget EP_NOWHERE = {-1, 0, 0, 0, 0};
 
-/* Returns the target of this rank's next message to an expert's rank. */
 EP_DEVICE EpTarget ep_direct_target(const EpArgs &a, int32_t expert, uint32_t call) {
   int32_t slot;
   if (!ep_take_slot(a, ep_counter(a, EP_SLOTS + (call & 1u) * EP_EXPERTS + static_cast<uint32_t>(expert)), expert, &slot)) return EP_NOWHERE;
   return ep_expert_target(a, expert, a.rank, slot);
 }
 
-/* Returns the target of this rank's next message to the forwarding rank of another host. */
 EP_DEVICE EpTarget ep_rail_target(const EpArgs &a, int32_t expert, int32_t node, uint32_t call) {
   int32_t slot;
   if (!ep_take_slot(a, ep_counter(a, EP_RAIL_SLOTS + (call & 1u) * EP_NODES + static_cast<uint32_t>(node)), expert, &slot)) return EP_NOWHERE;
@@ -54,7 +51,6 @@ EP_DEVICE EpDestination ep_reserve(const EpArgs &a, int64_t token) {
   return sends ? ep_direct_target(a, expert, call) : EP_NOWHERE;
 }
 
-/* Sends a staged message; warps take its parts in turn. */
 EP_DEVICE void ep_send_copies(const EpArgs &a, const uint8_t *message, const EpDestination *to) {
   const uint32_t parts = ep_message_parts(a);
   const uint32_t part_bytes = parts > 1 ? static_cast<uint32_t>(a.chunk_bytes) : EP_MSG_BYTES;

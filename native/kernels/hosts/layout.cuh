@@ -52,7 +52,6 @@ enum EpHostCounter {
 
 EP_DEVICE uint64_t ep_host_at(const EpArgs &a, EpHostRegion region, uint64_t index) { return a.region[region] + 8 * index; }
 
-/* Zeroes the counters of the next call, in block 0. */
 EP_DEVICE void ep_clear_next(const EpArgs &a, uint32_t call) {
   const uint32_t next = (call + 1) & 1u;
   for (uint32_t i = threadIdx.x; i < EP_EXPERTS; i += blockDim.x) {

@@ -1,8 +1,7 @@
 /* The memory of the low-latency kernels over hosts. kernels/cuda/declare/hosts_ll.go computes the same sizes.
  *
- * Inside a host everything is as in ll/layout.cuh: receivers poll the words of the data themselves. A network may
- * deliver the parts of a put in any order, so between hosts a receiver waits for the word that the put sets after
- * its bytes. Each message has its own word, because messages may arrive in any order too.
+ * A network may deliver the parts of a put in any order, so between hosts a receiver waits for the word that the
+ * put sets after its bytes. Each message has its own word, because messages may arrive in any order too.
  *
  * A token is sent in one message to each rank that has any of its experts. The messages from one rank to another
  * are numbered in the order of their tokens.
@@ -58,11 +57,11 @@ enum LhRegion {
 /* Number of words of a header: for each top-k position weight << 32 | expert << 20 | position among this source's
  * rows for the expert (lower half LL_NOWHERE if masked), then the token's number. */
 static const uint32_t LH_HEAD = EP_TOPK + 1;
-static const uint32_t LH_HEAD_AT = LL_SLOT_BYTES; /* in a far message */
+static const uint32_t LH_HEAD_AT = LL_SLOT_BYTES;
 /* In a relayed message: for each position the message's number at its rank, u32. */
 static const uint32_t LH_NUMBERS_AT = LH_HEAD_AT + ep_up(8 * LH_HEAD, 16);
 static const uint32_t LH_MESSAGE = LH_NUMBERS_AT + ep_up(4 * EP_TOPK, 16);
-static const uint32_t LH_PUT = EP_ROUTE == EP_ROUTE_RAIL ? LH_MESSAGE : LH_NUMBERS_AT; /* bytes of a put */
+static const uint32_t LH_PUT = EP_ROUTE == EP_ROUTE_RAIL ? LH_MESSAGE : LH_NUMBERS_AT;
 /* Number of words of LH_COUNTS for which a receiver waits. LH_COUNTS may have more: a put's bytes are a multiple
  * of 16. */
 static const uint32_t LH_AWAITED = LL_COUNT_WORDS + (EP_ROUTE == EP_ROUTE_RAIL ? 1 : 0);
@@ -79,7 +78,6 @@ EP_DEVICE uint64_t lh_count_flag(const EpArgs &a, uint32_t call, uint32_t rank) 
 EP_DEVICE uint64_t lh_count_send(const EpArgs &a, uint32_t call, uint32_t rank) {
   return a.region[LH_COUNT_SEND] + 8ull * (call % 3 * EP_RANKS + rank) * LH_COUNT_WORDS;
 }
-/* Returns the index of a source's message in a set. */
 EP_DEVICE uint64_t lh_message(const EpArgs &a, uint32_t set, uint32_t source, uint32_t message) {
   return static_cast<uint64_t>(set * EP_RANKS + source) * static_cast<uint64_t>(a.max_tokens) + message;
 }
@@ -118,7 +116,6 @@ EP_DEVICE uint64_t *lh_route(const EpArgs &a, uint32_t source, uint32_t message)
 }
 EP_DEVICE uint32_t *lh_messages(const EpArgs &a) { return reinterpret_cast<uint32_t *>(ep_own_heap(a) + a.region[LH_MESSAGES]); }
 
-/* lh_owner returns the rank of an expert, and lh_host the host of a rank; -1 for a masked position. */
 EP_DEVICE int32_t lh_owner(int32_t expert) { return expert < 0 ? -1 : expert / EP_LOCAL_EXPERTS; }
 EP_DEVICE int32_t lh_host(int32_t owner) { return owner < 0 ? -1 : ep_node_of(owner); }
 

@@ -9,7 +9,6 @@
 #include "common/ptx.cuh"
 
 #ifdef EP_EMULATE
-/* Implemented in native/emul/driver/nvshmem.cpp: a network that delays and reorders. */
 extern "C" {
 void emul_net_put(void *to, const void *from, size_t bytes, uint64_t *word, uint64_t value, int add, int rank);
 void emul_net_signal(uint64_t *word, uint64_t value, int add, int rank);

@@ -16,7 +16,6 @@ EP_DEVICE uint8_t *ep_own_heap(const EpArgs &a) { return a.heap[0]; }
 /* Returns the address of another rank's heap on this GPU; null on another host. */
 EP_DEVICE uint8_t *ep_peer_heap(const EpArgs &a, int32_t rank) { return reinterpret_cast<uint8_t *const *>(a.heap[1])[rank]; }
 
-/* Returns the offset of the word that rank `from` sets at a start alignment. */
 EP_DEVICE uint64_t ep_aligned_at(const EpArgs &a, int32_t from) {
   return static_cast<uint64_t>(a.heap[1] - a.heap[0]) + 8ull * static_cast<uint64_t>(a.ranks + from);
 }
@@ -25,9 +24,9 @@ EP_DEVICE uint64_t *ep_own_word(const EpArgs &a, uint64_t offset) { return reint
 
 /* A copy's target: a rank, an offset, and the word that changes once the bytes have arrived. */
 struct EpTarget {
-  int32_t rank; /* -1: nowhere */
+  int32_t rank;
   int32_t op;   /* EP_NET_ADD or EP_NET_SET */
-  uint64_t to;  /* offset of the bytes */
+  uint64_t to;
   uint64_t word;
   uint64_t value;
 };
@@ -56,7 +55,6 @@ EP_DEVICE void ep_put(const EpArgs &a, const EpTarget &t, const void *from, uint
   if (lane_id() == 0) ep_change(peer, t.word, t.value, t.op);
 }
 
-/* Changes another rank's word, between hosts without order after puts. One thread calls it. */
 EP_DEVICE void ep_signal(const EpArgs &a, int32_t rank, uint64_t word, uint64_t value, int32_t op = EP_NET_SET) {
   uint8_t *peer = ep_peer_heap(a, rank);
   if (peer == nullptr) {

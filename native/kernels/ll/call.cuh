@@ -10,7 +10,7 @@
 static const uint32_t LL_NOWHERE = 0xfffffffeu;
 static const uint32_t LL_PLACE_BITS = 20;
 
-static const uint32_t LL_WARP_BYTES = 512; /* one 16-byte vector for each lane */
+static const uint32_t LL_WARP_BYTES = 512;
 
 /* True if a combine sends only for tokens of other ranks. */
 #ifdef EP_PARTIAL
@@ -19,11 +19,10 @@ static const bool LL_PEERS = true;
 static const bool LL_PEERS = false;
 #endif
 
-/* The current call and this thread. */
 struct LlCall {
   uint32_t number;
-  uint32_t warp, lane, warps; /* this thread's warp and lane; warps in a block */
-  uint32_t block, blocks;     /* this block; number of blocks */
+  uint32_t warp, lane, warps;
+  uint32_t block, blocks;
 };
 
 EP_DEVICE LlCall ll_call(const EpArgs &a) {
@@ -36,7 +35,6 @@ EP_DEVICE uint32_t ll_from_bottom(const LlCall &c) { return c.warp * c.blocks + 
 EP_DEVICE uint32_t ll_from_top(const LlCall &c) { return (c.warps - 1 - c.warp) * c.blocks + c.block; }
 EP_DEVICE uint32_t ll_all_warps(const LlCall &c) { return c.warps * c.blocks; }
 
-/* A unit of sending in a combine: a chunk of the rows for one token of one source. */
 struct LlReturn {
   uint32_t source, token, chunk;
 };

@@ -6,6 +6,5 @@
 static const uint32_t LL_CHUNK_BYTES = LL_STEP * LL_WARP_BYTES;
 static const uint32_t LL_CHUNKS = (2 * EP_HIDDEN + LL_CHUNK_BYTES - 1) / LL_CHUNK_BYTES;
 
-/* Returns the byte offset in a row of this lane's vector v of a chunk. */
 EP_DEVICE uint32_t ll_column(uint32_t chunk, uint32_t lane, uint32_t v = 0) { return chunk * LL_CHUNK_BYTES + v * LL_WARP_BYTES + lane * 16; }
 EP_DEVICE bool ll_in_row(uint32_t column) { return 2 * EP_HIDDEN % LL_CHUNK_BYTES == 0 || column < 2 * EP_HIDDEN; }

@@ -19,7 +19,7 @@
 #endif
 #include "ll/column.cuh"
 
-static const uint32_t LL_SOURCES = EP_RANKS - LL_PEERS; /* ranks to which a rank sends */
+static const uint32_t LL_SOURCES = EP_RANKS - LL_PEERS;
 
 /* Returns unit number `unit`. Consecutive units go to different ranks, from the next rank on. */
 EP_DEVICE LlReturn ll_return_unit(const EpArgs &a, uint32_t unit) {
@@ -38,7 +38,6 @@ EP_DEVICE LlRoute ll_load_route(const EpArgs &a, const LlCall &c, uint32_t unit)
 /* Returns whether this block sends. In a sending kernel c.blocks counts only sending blocks. */
 EP_DEVICE bool ll_sends(const EpArgs &a, const LlCall &c) { return ll_summing_blocks(a) == 0 || c.block < c.blocks; }
 
-/* Returns the number of warps of a block that send, its first. */
 EP_DEVICE uint32_t ll_returners(const EpArgs &a, const LlCall &c) {
   return LL_PEERS ? c.warps - min(static_cast<uint32_t>(a.receivers), c.warps - 1) : c.warps;
 }
@@ -53,7 +52,7 @@ EP_DEVICE uint32_t ll_returners(const EpArgs &a, const LlCall &c) {
 /* The first loads of a warp, issued together with the load of the call's number, because a short call cannot wait
  * for them in turn. */
 struct LlReturnAhead {
-  LlRoute route;   /* route of the warp's first unit */
+  LlRoute route;
   uint32_t tokens; /* lane r: tokens of rank r; 0 for this rank with LL_PEERS */
   uint32_t began;  /* lane r: the last call that rank r began, as far as known */
 };
@@ -85,7 +84,6 @@ EP_DEVICE void ll_combine_async(const EpArgs &a, const LlCall &c, LlReturnAhead 
   }
 }
 
-/* Returns the call, with `block` and `blocks` of only the blocks that sum. */
 EP_DEVICE LlCall ll_summing(const EpArgs &a, LlCall c) {
   const uint32_t only = ll_summing_blocks(a);
   if (only > 0) {

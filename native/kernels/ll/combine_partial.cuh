@@ -58,7 +58,6 @@ EP_DEVICE void ll_empty_group(const EpArgs &a, const PartialSum &s, const Partia
       if (partial_has(g.here[i], p)) st_relaxed_sys(partial_at(a, s, g, i, p), ep_sentinels());
 }
 
-/* Sums one chunk of one token. It reads this rank's rows while other ranks' rows are under way. */
 EP_DEVICE bool ll_partial_unit(const EpArgs &a, const LlCall &c, uint32_t unit) {
   uint32_t token = unit / LL_CHUNKS, column = ll_column(unit % LL_CHUNKS, c.lane), at = token * EP_TOPK + c.lane;
   bool mine = c.lane < EP_TOPK, inside = ll_in_row(column);
@@ -84,7 +83,6 @@ EP_DEVICE bool ll_partial_unit(const EpArgs &a, const LlCall &c, uint32_t unit) 
   return true;
 }
 
-/* Returns the address of the number of this block's units that warps have taken to sum. */
 EP_DEVICE uint32_t *ll_taken() {
   __shared__ uint32_t taken;
   return &taken;

@@ -66,7 +66,6 @@ EP_DEVICE bool ll_send_sum(const EpArgs &a, const LlCall &c, LlReturn r, LlRoute
   return true;
 }
 
-/* Sends each row of the unit to the slot of its top-k position. */
 EP_DEVICE void ll_send_rows(const EpArgs &a, const LlCall &c, LlReturn r, const LlRoute &route, uint32_t here) {
   while (here != 0) {
     LlRows rows = ll_load_rows(a, route, ll_column(r.chunk, c.lane), here);
@@ -95,13 +94,11 @@ EP_DEVICE uint32_t ll_slots_used(uint32_t lane, int32_t id) {
 }
 
 #ifndef LL_HOSTS /* hosts/combine_ll.cuh has its own */
-/* Returns which of the slots `used` are polled. */
 EP_DEVICE uint32_t ll_polled(const EpArgs &, int32_t, uint32_t used) { return used; }
 #endif
 
-/* Slots of one token at one column, from `first` on. */
 struct LlBatch {
-  uint8_t *slot;        /* address of slot `first` */
+  uint8_t *slot;
   uint32_t first, used; /* bit i of used: slot first + i is polled */
 };
 EP_DEVICE uint4 *ll_term(const LlBatch &b, uint32_t i) {

@@ -10,11 +10,11 @@
 #include "ll/rows.cuh"
 #endif
 
-static const uint32_t LL_SEND = EP_SEND_BYTES / LL_WARP_BYTES; /* vectors of a lane in a unit */
-static const uint32_t LL_PART = EP_PART_BYTES / LL_WARP_BYTES; /* vectors of a lane in a part */
-static const uint32_t LL_UNITS = (EP_VECTORS + 32 * LL_SEND - 1) / (32 * LL_SEND); /* units of a token */
-static const uint32_t LL_PARTS = (EP_VECTORS + 32 * LL_PART - 1) / (32 * LL_PART); /* parts of a token */
-static const uint32_t LL_COUNT_WARPS = 8; /* warps that count */
+static const uint32_t LL_SEND = EP_SEND_BYTES / LL_WARP_BYTES;
+static const uint32_t LL_PART = EP_PART_BYTES / LL_WARP_BYTES;
+static const uint32_t LL_UNITS = (EP_VECTORS + 32 * LL_SEND - 1) / (32 * LL_SEND);
+static const uint32_t LL_PARTS = (EP_VECTORS + 32 * LL_PART - 1) / (32 * LL_PART);
+static const uint32_t LL_COUNT_WARPS = 8;
 
 enum LlBarrier { LL_BAR_COUNT = 1, LL_BAR_OFFSETS };
 
@@ -94,7 +94,6 @@ EP_DEVICE void ll_send_header(const EpArgs &a, const LlCall &c, uint32_t token) 
   }
 }
 
-/* One unit of a token before the cast; lane k has the expert of top-k position k. */
 struct LlUnit {
   EpInput in[LL_SEND];
   int32_t id;
@@ -130,7 +129,6 @@ EP_DEVICE void ll_send_unit(const EpArgs &a, const LlCall &c, uint32_t unit, con
   }
 }
 
-/* Returns the number of warps of the block that send data, its first. */
 EP_DEVICE uint32_t ll_senders(const EpArgs &a, const LlCall &c) {
   uint32_t units = static_cast<uint32_t>(a.tokens) * LL_UNITS;
   uint32_t receivers = min(static_cast<uint32_t>(a.receivers), c.warps - 1);
@@ -202,7 +200,7 @@ EP_DEVICE void ll_wait_counts(const EpArgs &a, const LlCall &c, LlShared &s, uin
 }
 
 struct LlPart {
-  uint32_t source, token, first; /* first: this lane's first vector */
+  uint32_t source, token, first;
   uint64_t head;                 /* lane k: header word of top-k position k */
   uint32_t here;                 /* bit k: position k has its expert on this rank */
   uint4 data[LL_PART];
@@ -242,7 +240,6 @@ EP_DEVICE bool ll_wait_part(const EpArgs &a, const LlCall &c, LlPart &p) {
   }
 }
 
-/* Copies a part to the row of each of its experts here, and empties the slot. */
 EP_DEVICE void ll_copy_part(const EpArgs &a, const LlCall &c, const LlShared &s, const LlPart &p) {
   uint32_t place = static_cast<uint32_t>(p.head);
   bool mine = p.here >> c.lane & 1u;

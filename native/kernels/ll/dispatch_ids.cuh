@@ -1,28 +1,20 @@
-/* dispatch_ll_ids is a dispatch_ll in which senders do not count rows. A header names the expert of a row. Each block
- * that copies rows reads the headers of all tokens, counts them, and computes the rows' positions in the output
- * itself. So a sender needs no counts, reads its ids once, and has no barrier.
+/* dispatch_ll_ids is a dispatch_ll in which senders do not count rows. Each block that copies rows counts the headers
+ * of all tokens, and computes the rows' positions in the output. So a sender reads its ids once, without a barrier.
  *
- * Memory, messages and polling are the same as in dispatch_ll (layout.cuh), with two differences. A header word is
- * weight << 32 | local expert << LL_PLACE_BITS, without the position. And a source sends only the last of its count
- * words, its number of tokens.
+ * Memory, messages and polling are those of dispatch_ll (layout.cuh), but a header word is
+ * weight << 32 | local expert << LL_PLACE_BITS, and a source sends only its last count word, its number of tokens.
  *
- * Why memory may be used again. Call n uses set n % 3 of counts and headers, and set n & 1 of slots.
- * - A rank ends call n only when its last block has the token counts that all ranks send
- *   for call n. Every rank sends its count for call n after it has ended call n - 1. So
- *   while a rank is in call n, the others are in n - 1 (still receiving), n or n + 1.
- * - Headers: a fast rank in call n + 1 writes set (n + 1) % 3, which call n - 2 used. The
- *   receiver cleared that set in its call n - 1, which has ended. In call n the receiver
- *   reads set n % 3 and clears set (n - 1) % 3.
- * - Counts have the same sets. A count word contains the number of its call, so that an old
- *   word is never taken for a new one. Call n reads the words of call n - 1 to know which
- *   headers it must clear. dispatch_ll does the same, so that calls of the two kernels may
- *   follow each other on the same memory.
- * - Slots: a fast rank in call n + 1 writes the set of call n - 1. The warp that read a part
- *   emptied it before call n - 1 ended.
- * - Shared memory: gathering warps (those that read the headers) clear rows and marks, pass
- *   their barrier, and count there. Other warps read rows and marks after they have seen
- *   that `ready` is not 0. `ready` is set to 0 before the block's only __syncthreads. It is
- *   stored with release order after the last change to rows and marks. */
+ * Why memory may be used again: call n uses set n % 3 of counts and headers, and set n & 1 of slots.
+ * - A rank ends call n only when its last block has the token counts of all ranks for call n, which they send after
+ *   call n - 1. So while a rank is in call n, the others are in n - 1 (still receiving), n or n + 1.
+ * - Headers: a fast rank in call n + 1 writes set (n + 1) % 3, which the receiver cleared in its call n - 1. In call n
+ *   the receiver reads set n % 3 and clears set (n - 1) % 3.
+ * - Counts contain the number of their call. Call n reads those of call n - 1 to know which headers it must clear.
+ *   dispatch_ll does the same, so calls of the two kernels may follow each other on the same memory.
+ * - Slots: a fast rank in call n + 1 writes the set of call n - 1, which the readers emptied before that call ended.
+ * - Shared memory: gathering warps (those that read the headers) clear rows and marks, pass their barrier, and count.
+ *   Then they store `ready` with release order. Other warps read rows and marks once `ready` is not 0, its value
+ *   before the block's only __syncthreads. */
 #define EP_EARLY 1
 #include "ll/ids_send.cuh"
 
@@ -61,7 +53,6 @@ EP_DEVICE uint32_t ll_mark(uint32_t source, uint32_t token, uint32_t expert) {
 static const uint32_t LL_LOST = 0xffffffffu;
 
 
-/* Returns whether the block must read the headers: it has a part to copy, or writes the output's index. */
 EP_DEVICE bool ll_needs_ids(const LlCall &c, uint32_t tokens) {
   return c.block < tokens * EP_RANKS * LL_PARTS || c.block == c.blocks - 1;
 }
@@ -71,19 +62,18 @@ EP_DEVICE bool ll_needs_ids(const LlCall &c, uint32_t tokens) {
 struct LlArrivals {
   uint32_t tokens; /* lane r: tokens of rank r % EP_RANKS; 0 if not known yet */
   uint32_t end;    /* the largest number of tokens of a rank, as far as known */
-  bool reads;      /* this block must read the headers */
+  bool reads;
 };
 
 /* Header words are numbered by token, source and top-k position, so that the first tokens of all sources come
  * first. */
 struct LlHeads {
-  uint32_t first; /* word of lane 0 */
+  uint32_t first;
   uint64_t word[LL_HEADS];
 };
 EP_DEVICE uint32_t ll_head_token(uint32_t w) { return w / LL_HEADS_TOKEN; }
 EP_DEVICE uint32_t ll_head_source(uint32_t w) { return w / EP_TOPK % EP_RANKS; }
 
-/* Returns whether the lane's words have arrived. Words of absent tokens are ignored. */
 EP_DEVICE bool ll_heads_here(const LlCall &c, const LlArrivals &n, const LlHeads &h) {
   bool here = true;
 #pragma unroll
@@ -95,7 +85,6 @@ EP_DEVICE bool ll_heads_here(const LlCall &c, const LlArrivals &n, const LlHeads
   return here;
 }
 
-/* Returns a rank for which the warp waits: its count or a header is missing. */
 EP_DEVICE int32_t ll_missing_source(const LlCall &c, const LlArrivals &n, const LlHeads &h, bool counted) {
   uint32_t silent = __ballot_sync(EP_FULL_WARP, !counted), source = 0;
   if (silent != 0) return static_cast<int32_t>((__ffs(silent) - 1) % EP_RANKS);
@@ -107,10 +96,9 @@ EP_DEVICE int32_t ll_missing_source(const LlCall &c, const LlArrivals &n, const 
   return static_cast<int32_t>(__reduce_max_sync(EP_FULL_WARP, source));
 }
 
-/* Polls the token counts of all ranks and some headers together. */
 EP_DEVICE bool ll_wait_heads(const EpArgs &a, const LlCall &c, LlArrivals &n, LlHeads &h) {
   const uint64_t *counts = ll_counts(a, a.rank, c.number, c.lane % EP_RANKS) + EP_LOCAL_EXPERTS;
-  const uint64_t lost = ep_alive(a, c.lane % EP_RANKS) ? 0 : static_cast<uint64_t>(c.number) << 32; /* no tokens */
+  const uint64_t lost = ep_alive(a, c.lane % EP_RANKS) ? 0 : static_cast<uint64_t>(c.number) << 32;
   EpSpin spin;
   for (;;) {
     uint64_t count = lost != 0 ? lost : ld_relaxed_sys(counts);
@@ -237,7 +225,6 @@ EP_DEVICE uint32_t ll_wait_ready(const EpArgs &a, const LlShared &s) {
   }
 }
 
-/* Adds the positions of a part's rows to its header words. */
 EP_DEVICE void ll_find_positions(const LlCall &c, const uint32_t *marks, LlPart &p) {
   if (!(p.here >> c.lane & 1u)) return;
   uint32_t expert = static_cast<uint32_t>(p.head) >> LL_PLACE_BITS;

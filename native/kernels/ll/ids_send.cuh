@@ -3,7 +3,7 @@
 
 #include "ll/dispatch_counts.cuh"
 
-static const uint32_t LL_HEADS_TOKEN = EP_RANKS * EP_TOPK; /* header words of one token of every source */
+static const uint32_t LL_HEADS_TOKEN = EP_RANKS * EP_TOPK;
 
 /* Sends every rank the number of this rank's tokens. A fault drill omits it for one expert's rank. */
 EP_DEVICE void ll_send_tokens(const EpArgs &a, const LlCall &c) {
@@ -14,7 +14,6 @@ EP_DEVICE void ll_send_tokens(const EpArgs &a, const LlCall &c) {
                  static_cast<uint64_t>(c.number) << 32 | static_cast<uint32_t>(a.tokens));
 }
 
-/* A top-k position of a token, for a header. */
 struct LlHead {
   int32_t id;
   uint32_t weight;

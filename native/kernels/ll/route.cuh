@@ -4,7 +4,7 @@
 
 #include "ll/call.cuh"
 
-static const uint32_t LL_STEP = 1; /* 16-byte vectors of a lane at a time */
+static const uint32_t LL_STEP = 1;
 
 /* Returns the number of blocks that only sum; 0: every block sends and then sums. */
 EP_DEVICE uint32_t ll_summing_blocks(const EpArgs &) { return 0; }
@@ -13,7 +13,6 @@ struct LlRoute {
   uint64_t word;
 };
 
-/* Returns the row, or LL_NOWHERE if this lane's position has none on this rank. */
 EP_DEVICE uint32_t ll_row(const LlRoute &r) { return static_cast<uint32_t>(r.word); }
 
 #ifndef LL_HOSTS /* hosts/combine_ll.cuh numbers messages instead */
@@ -25,7 +24,6 @@ EP_DEVICE LlRoute ll_own_route(const EpArgs &a, const LlCall &c, uint32_t token)
 
 EP_DEVICE uint32_t ll_token_of(const LlRoute &, uint32_t place) { return place; }
 
-/* Returns the number of routes of a source. */
 EP_DEVICE uint32_t ll_places(const EpArgs &a, uint32_t source) { return ll_tokens(a)[source]; }
 #endif
 

@@ -5,7 +5,6 @@
 
 #define LL_WEIGHTS 1 /* 1: a weight is sent with each id */
 
-/* Returns the number of output rows of an expert with `rows` rows, padding included. */
 EP_DEVICE uint32_t ll_block_rows(const EpArgs &, uint32_t rows) { return ceil_div(rows, EP_ROW_PAD) * EP_ROW_PAD; }
 
 /* Writes the index of expert e, whose first row is `row`. The last argument: its rows from each source. */

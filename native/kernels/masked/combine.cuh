@@ -11,9 +11,8 @@
 #include "ll/call.cuh"
 #include "masked/layout.cuh"
 
-static const uint32_t LL_STEP = EP_UNIT_BYTES / LL_WARP_BYTES; /* 16-byte vectors of a lane at a time */
+static const uint32_t LL_STEP = EP_UNIT_BYTES / LL_WARP_BYTES;
 
-/* Returns the number of blocks that only sum; 0: every block sends and then sums. */
 EP_DEVICE uint32_t ll_summing_blocks(const EpArgs &a) { return static_cast<uint32_t>(a.wait_sms); }
 
 EP_DEVICE uint8_t *ll_return(const EpArgs &a, int owner, uint32_t call, uint32_t token, uint32_t slot) {
@@ -29,7 +28,7 @@ EP_DEVICE int32_t ll_id(const EpArgs &a, uint32_t at) { return ep_id(a, at); }
 /* The route of a message. Lane k has in `word` the row of top-k position k, or LL_NOWHERE. */
 struct LlRoute {
   uint64_t word;
-  uint32_t token; /* the token's number at the source */
+  uint32_t token;
 };
 EP_DEVICE LlRoute ll_route_at(const EpArgs &a, const LlCall &c, uint32_t source, uint32_t place, bool exists) {
   const int32_t *route = masked_route(a, source, exists ? place : 0);

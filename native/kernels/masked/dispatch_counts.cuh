@@ -34,7 +34,6 @@ EP_DEVICE uint32_t masked_head_word(const MaskedPlaces &m, uint32_t token, uint3
   return w <= EP_TOPK ? static_cast<uint32_t>(id % EP_LOCAL_EXPERTS) : m.place[i][k];
 }
 
-/* Sends one unit of token i of the tile to all its ranks, the first unit with the head. */
 EP_DEVICE void masked_send(const EpArgs &a, const EpCall &c, const MaskedShared &s, uint32_t token, uint32_t i, uint32_t unit, const RankUnit &u) {
   uint32_t first = unit * (32 * RANK_STEP) + c.lane;
   EpVector out[RANK_STEP];
@@ -97,7 +96,6 @@ EP_DEVICE bool masked_wait_count(const EpArgs &a, const EpCall &c, const uint64_
   }
 }
 
-/* Writes the index of expert e, whose rows are in the order of sources. */
 EP_DEVICE void masked_publish(const EpArgs &a, const MaskedShared &s, uint32_t e, const uint32_t (&rows)[EP_RANKS], uint32_t all) {
   uint64_t *ranges = reinterpret_cast<uint64_t *>(a.expert_ids) + e * EP_RANKS;
   for (int r = 0; r < EP_RANKS; r++) ranges[r] = static_cast<uint64_t>(s.base[r][e]) << 32 | rows[r];
@@ -140,14 +138,12 @@ EP_DEVICE void masked_index(const EpArgs &a, const EpCall &c, MaskedShared &s) {
   if (publish && threadIdx.x == 0) a.row_offsets[EP_LOCAL_EXPERTS] = s.places.all[0];
 }
 
-/* One unit of a message; lane k has the head's words of top-k position k. */
 struct MaskedPart {
   uint32_t source, place, unit;
   uint4 data[RANK_STEP];
   uint32_t scale[RANK_STEP], token, expert, row;
 };
 
-/* Polls the unit and the head until both have arrived. */
 EP_DEVICE bool masked_wait_part(const EpArgs &a, const EpCall &c, const MaskedShared &s, MaskedPart &p) {
   uint8_t *slot = rank_slot(a, a.rank, c.number, p.source, p.place);
   const uint32_t *head = masked_head(a, a.rank, c.number, p.source, p.place);
@@ -176,7 +172,6 @@ EP_DEVICE bool masked_wait_part(const EpArgs &a, const EpCall &c, const MaskedSh
   return true;
 }
 
-/* Copies the unit to the rows of its experts, and empties the slot. */
 EP_DEVICE void masked_take_part(const EpArgs &a, const EpCall &c, const MaskedPart &p) {
   uint32_t room = masked_room(a), first = p.unit * (32 * RANK_STEP) + c.lane;
   uint32_t here = __ballot_sync(EP_FULL_WARP, p.expert != RANK_ELSEWHERE);

@@ -49,7 +49,6 @@ EP_DEVICE uint8_t *masked_return(const EpArgs &a, int owner, uint32_t call, uint
   return rank_at(a, owner, RANK_RETURN) + (at * MASKED_RETURN_SLOTS + slot) * (2 * EP_HIDDEN);
 }
 
-/* Returns the number of rows of one expert's block. */
 EP_DEVICE uint32_t masked_room(const EpArgs &a) { return EP_RANKS * static_cast<uint32_t>(a.max_tokens); }
 
 /* Return the routes for combine: [R source][T][MASKED_ROUTE], then [R source] numbers of messages. A route holds

@@ -6,7 +6,7 @@
 #include "masked/layout.cuh"
 #include "rank/tokens.cuh"
 
-static const uint32_t MASKED_TILE = 32; /* tokens placed at a time */
+static const uint32_t MASKED_TILE = 32;
 
 struct MaskedPlaces {
   uint32_t before[EP_EXPERTS];         /* rows for each expert before the current token */

@@ -6,10 +6,10 @@
 #include "common/split.cuh"
 #include "rank/return.cuh"
 
-static const uint32_t RANK_STEP = EP_UNIT_BYTES / 512; /* vectors of a lane */
+static const uint32_t RANK_STEP = EP_UNIT_BYTES / 512;
 static const uint32_t RANK_CHUNKS = (RANK_ROW + EP_UNIT_BYTES - 1) / EP_UNIT_BYTES;
 static const uint32_t RANK_PEERS = EP_RANKS > 1 ? EP_RANKS - 1 : 1;
-static const uint32_t RANK_BATCH = RANK_PEERS < 7 ? RANK_PEERS : 7; /* rows of a token that are polled together */
+static const uint32_t RANK_BATCH = RANK_PEERS < 7 ? RANK_PEERS : 7;
 
 EP_DEVICE bool rank_in_row(uint32_t column) { return RANK_ROW % EP_UNIT_BYTES == 0 || column < RANK_ROW; }
 
@@ -46,7 +46,6 @@ EP_DEVICE RankReturn rank_load_return(const EpArgs &a, const EpCall &c, uint32_t
   return r;
 }
 
-/* Sends all units of this warp, and loads the next unit while it sends this one. */
 EP_DEVICE void rank_combine_async(const EpArgs &a, const EpCall &c) {
   if (EP_RANKS == 1) return;
   const uint32_t peers = RANK_PEERS;
@@ -75,7 +74,7 @@ static const uint32_t RANK_WIDE = EP_RANKS <= 2 && RANK_STEP > 1 ? 2 : 1;
 /* Some vectors of a token's rows, from the other ranks from number `first` on. Number i is rank i, or i + 1 from
  * this rank's number on. */
 struct RankTerms {
-  uint8_t *slots; /* this lane's first vector in the token's first slot */
+  uint8_t *slots;
   uint32_t first, used, left; /* used: bit i: other rank first + i has a row; left: bytes of the row from this vector
                                  on */
 };

@@ -6,7 +6,7 @@
 
 struct RankHomeShared {
   RankTile tile;
-  uint32_t rows[EP_RANKS][EP_RANKS]; /* rows from a source for a rank */
+  uint32_t rows[EP_RANKS][EP_RANKS];
   uint32_t first[EP_RANKS];          /* first row of each source on this rank */
   uint32_t there[EP_RANKS];          /* first row of this rank on each rank */
   uint32_t failed;

@@ -69,7 +69,6 @@ EP_DEVICE void rank_home_tiles(const EpArgs &a, const EpCall &c, RankHomeShared 
   }
 }
 
-/* Sends this block's run of tokens, with all threads of a sending block. */
 EP_DEVICE void rank_home_async(const EpArgs &a, const EpCall &c, RankHomeShared &s) {
   uint32_t tokens = static_cast<uint32_t>(a.tokens), each = (tokens + c.senders - 1) / c.senders;
   uint32_t begin = min(c.block * each, tokens), end = min(begin + each, tokens);
@@ -84,7 +83,6 @@ EP_DEVICE void rank_home_async(const EpArgs &a, const EpCall &c, RankHomeShared 
 /* Vectors of a row that a lane copies at a time. 1,024 threads have registers for four. */
 static const uint32_t RANK_TAKEN = EP_THREADS > 768 ? 4 : 7;
 
-/* Copies the elements of a message to its row, and fills the slot with ones. */
 EP_DEVICE void rank_take_elements(const EpArgs &a, const EpCall &c, const RankHomeShared &s, const RankTailWords &m) {
   uint4 *slot = reinterpret_cast<uint4 *>(rank_slot(a, a.rank, c.number, m.source, m.place));
   uint4 *row = rank_out(a, s.first[m.source] + static_cast<uint64_t>(m.place));

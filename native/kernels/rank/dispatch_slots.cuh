@@ -6,7 +6,7 @@
 
 struct RankShared {
   RankTile tile;
-  uint32_t rows[EP_RANKS];  /* rows from each source */
+  uint32_t rows[EP_RANKS];
   uint32_t first[EP_RANKS]; /* first row from each source */
   uint32_t failed;
 };
@@ -109,7 +109,6 @@ EP_DEVICE bool rank_wait_counts(const EpArgs &a, const EpCall &c, uint32_t *rows
   }
 }
 
-/* Reads the counts, in every block. The last block also writes them to the output. */
 EP_DEVICE void rank_index(const EpArgs &a, const EpCall &c, RankShared &s) {
   __syncthreads();
   if (c.warp == 0) {
@@ -131,7 +130,6 @@ EP_DEVICE void rank_index(const EpArgs &a, const EpCall &c, RankShared &s) {
   __syncthreads();
 }
 
-/* One unit of a message, in the registers of a warp. */
 struct RankPart {
   uint32_t source, place, unit;
   uint4 data[RANK_STEP];
@@ -166,7 +164,6 @@ EP_DEVICE bool rank_wait_part(const EpArgs &a, const EpCall &c, RankPart &p, boo
   }
 }
 
-/* Copies the unit to its row, and empties the slot. */
 EP_DEVICE void rank_take_part(const EpArgs &a, const EpCall &c, const RankShared &s, const RankPart &p) {
   uint64_t row = s.first[p.source] + p.place;
   uint8_t *slot = rank_slot(a, a.rank, c.number, p.source, p.place);

@@ -1,17 +1,16 @@
 #!/bin/bash
-# Tests the kernels that cross hosts on the 2 GPUs of one host. `make cuda-deps NVSHMEM=1 hosts-gpu` makes
-# bin/hosts-gpu.tar.xz first.
+# Tests the kernels that cross hosts on 2 GPUs of one host. Run `make cuda-deps NVSHMEM=1 hosts-gpu` first.
 #
 #   hosts-gpu.sh drill     prints versions and makes one small verification
-#   hosts-gpu.sh peers     verifies the --quick cases with one process for each GPU, as one host without NVSHMEM
+#   hosts-gpu.sh peers     verifies the --quick cases as one host, with one process for each GPU
 #   hosts-gpu.sh conform   verifies all default cases of DTYPES (default all); PART=1/4 runs a quarter of them
 #   hosts-gpu.sh endure    makes 1,000 calls back to back, fp8 and bf16, by both routes between hosts (direct and rail)
-#   hosts-gpu.sh lost      loses a signal; the error must name the rank that waited and the rank for which it waited
-#   hosts-gpu.sh four      verifies 4 processes on 2 GPUs, as 2 hosts whose 2 ranks each forward rows
-#   hosts-gpu.sh epcomm    runs epcomm's tests on packs for 2 hosts, compares epcomm with the oracle, and times a pack for DeepSeek-V3
-#   hosts-gpu.sh times     times the same calls three times: in one process, by peer pointers, and by NVSHMEM
+#   hosts-gpu.sh lost      loses a signal; the error must name both ranks
+#   hosts-gpu.sh four      verifies 4 processes on 2 GPUs, as 2 hosts of 2 ranks
+#   hosts-gpu.sh epcomm    tests epcomm with packs for 2 hosts, verifies it, and times a pack for DeepSeek-V3
+#   hosts-gpu.sh times     times calls in one process, by peer pointers, and by NVSHMEM
 #
-# You may give several of these words. Without a word, the script runs all.
+# Give several words, or none to run all.
 cd "$(dirname "$0")/.." || exit 1
 . native/steps.sh
 work=${WORK:-/tmp/hosts-work}

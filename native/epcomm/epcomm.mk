@@ -1,5 +1,4 @@
-# Targets for epcomm: the library, its tests, its packages. The library needs only a C compiler.
-# Its tests on the emulated driver need `make cuda-deps` and g++.
+# Builds and tests epcomm. The library needs only a C compiler, its tests also `make cuda-deps` and g++.
 EPCOMM         = native/epcomm
 EPCOMM_VERSION = 0.1.0
 EPCOMM_OUT     = $(BINDIR)/epcomm
@@ -49,17 +48,17 @@ install: epcomm ## copy libepcomm, its headers and epcomm.pc to PREFIX (default 
 $(EPCOMM_OUT)/epcomm-test: $(EPCOMM_TESTS) $(EPCOMM_HEADERS) $(EPCOMM_OUT)/libepcomm.a
 	$(CC) $(EPCOMM_TEST_FLAGS) -o $@ $(EPCOMM_TESTS) $(EPCOMM_OUT)/libepcomm.a $(EPCOMM_LIBS)
 
-# The library's objects with the address and undefined-behaviour sanitizers, for epcomm-test-checked and epcomm-fuzz.
+# The library with the address and undefined-behaviour sanitizers.
 EPCOMM_CHECKED_OBJECTS = $(patsubst $(EPCOMM)/src/%.c,$(EPCOMM_OUT)/checked/%.o,$(EPCOMM_SRC))
 $(EPCOMM_OUT)/checked/%.o: $(EPCOMM)/src/%.c $(EPCOMM_HEADERS)
 	@mkdir -p $(EPCOMM_OUT)/checked
 	$(CC) $(EPCOMM_TEST_FLAGS) $(EPCOMM_CHECKED) -c $< -o $@
 
-# epcomm-test-checked is epcomm-test with these sanitizers.
 $(EPCOMM_OUT)/epcomm-test-checked: $(EPCOMM_TESTS) $(EPCOMM_CHECKED_OBJECTS) $(EPCOMM_HEADERS)
 	$(CC) $(EPCOMM_TEST_FLAGS) $(EPCOMM_CHECKED) -o $@ $(EPCOMM_TESTS) $(EPCOMM_CHECKED_OBJECTS) $(EPCOMM_LIBS)
 
-# epcomm-fuzz mutates a pack, computes its digest again and reads it. With clang, add -fsanitize=fuzzer -DLIBFUZZER.
+# epcomm-fuzz changes a pack at random, corrects its digest and reads it. With clang, add -fsanitize=fuzzer
+# -DLIBFUZZER.
 $(EPCOMM_OUT)/epcomm-fuzz: $(EPCOMM)/tests/fuzz_pack.c $(EPCOMM_CHECKED_OBJECTS) $(EPCOMM_HEADERS)
 	$(CC) $(EPCOMM_TEST_FLAGS) $(EPCOMM_CHECKED) -o $@ $(EPCOMM)/tests/fuzz_pack.c $(EPCOMM_CHECKED_OBJECTS) $(EPCOMM_LIBS)
 
@@ -74,7 +73,7 @@ epcomm-fuzz: $(EPCOMM_OUT)/epcomm-fuzz $(EPCOMM_OUT)/test.pack ## read FUZZRUNS 
 	$(EPCOMM_OUT)/epcomm-fuzz $(EPCOMM_OUT)/nodes.pack $$(($(FUZZRUNS) / 8))
 FUZZRUNS ?= 20000
 
-# The layouts for which test packs with every kernel are made.
+# The layouts of the test packs.
 EPCOMM_LAYOUTS = expert masked rank rank:packed expert:128
 EPCOMM_EMULATED = EPBENCH_NVRTC=$(EMULATED) EPBENCH_NVSHMEM=$(EMULATED)/nvshmem EPBENCH_CACHE=$(EMULATED)/cache EMUL_SRC=$(CURDIR)/native/emul/src
 
@@ -92,7 +91,6 @@ $(EPCOMM_OUT)/test.pack: $(BINDIR)/epbench-compile $(EMULATED)/libcuda.so.1 $(EP
 	for l in rank rank:packed; do $(EPCOMM_EMULATED) $(EPCOMM_OUT)/testpack -compile $(BINDIR)/epbench-compile -every -layout $$l -ranks 4 -survivors -o $(EPCOMM_OUT)/survivors-$$(echo $$l | tr : -).pack || exit 1; done
 	for l in $(EPCOMM_LAYOUTS); do $(EPCOMM_EMULATED) $(EPCOMM_OUT)/testpack -compile $(BINDIR)/epbench-compile -every -layout $$l -o $(EPCOMM_OUT)/every-$$(echo $$l | tr : -).pack || exit 1; done
 
-# The examples, built as their comments say.
 $(EPCOMM_OUT)/example-processes: examples/epcomm/processes.c $(EPCOMM)/gpu/gpu.c $(EPCOMM_OUT)/libepcomm.a
 	$(CC) -std=c99 -D_GNU_SOURCE -Wall -Wextra -Werror -I$(EPCOMM)/include -I$(EPCOMM)/gpu -o $@ $^ $(EPCOMM_LIBS)
 
@@ -103,8 +101,8 @@ $(EPCOMM_OUT)/obj-gpu.o: $(EPCOMM)/gpu/gpu.c $(EPCOMM_HEADERS)
 	@mkdir -p $(EPCOMM_OUT)
 	$(CC) -std=c99 -D_GNU_SOURCE -Wall -Wextra -Werror -c -o $@ $<
 
-# The Python package's extension uses PyTorch's stable ABI. The build needs only PyTorch's headers, from
-# $(PYTHON) or $(TORCH_ENV), otherwise from the wheel below. At run time PyTorch is imported before the extension.
+# The Python package's extension needs only PyTorch's headers, from $(PYTHON) or $(TORCH_ENV), otherwise from the
+# wheel below. It uses PyTorch's stable ABI.
 PYTHON         ?= python3
 TORCH_VERSION   = 2.11.0
 TORCH_HEADERS   = $(CUDA_LOCAL)/torch-$(TORCH_VERSION)
@@ -116,14 +114,14 @@ NATIVE_FLAGS   = -std=c++17 -O2 -fPIC -fvisibility=hidden -Wall -Wextra -Werror 
   -isystem $(TORCH_INCLUDE) -isystem $(PYTHON_INCLUDE) -I$(EPCOMM)/include
 NATIVE_OBJECTS = $(patsubst $(NATIVE)/%.cpp,$(EPCOMM_OUT)/native/%.o,$(wildcard $(NATIVE)/*.cpp))
 
-# The headers are the same for every system. The wheel for macOS is the smallest: 74 MB.
+# The wheel for macOS is the smallest (74 MB), and has the same headers.
 $(TORCH_HEADERS)/torch/include:
 	mkdir -p $(TORCH_HEADERS)
 	$(PIP) download -q --no-deps --only-binary=:all: --platform macosx_11_0_arm64 --platform macosx_14_0_arm64 --python-version 312 -d $(TORCH_HEADERS) torch==$(TORCH_VERSION)
 	cd $(TORCH_HEADERS) && python3 -c "import glob, zipfile; z = zipfile.ZipFile(glob.glob('*.whl')[0]); z.extractall('.', [n for n in z.namelist() if n.startswith('torch/include/')])"
 	rm $(TORCH_HEADERS)/*.whl
 
-# PyTorch's headers take two thirds of the compile time of a source, so they are compiled once, for all sources.
+# PyTorch's headers take two thirds of the compile time, so they are compiled once.
 $(EPCOMM_OUT)/native/headers.h.gch: $(wildcard $(NATIVE)/*.h) $(wildcard $(EPCOMM)/include/*.h) | $(TORCH_INCLUDE)
 	@mkdir -p $(EPCOMM_OUT)/native
 	echo '#include "$(CURDIR)/$(NATIVE)/python.h"' > $(EPCOMM_OUT)/native/headers.h
@@ -132,15 +130,13 @@ $(EPCOMM_OUT)/native/headers.h.gch: $(wildcard $(NATIVE)/*.h) $(wildcard $(EPCOM
 $(EPCOMM_OUT)/native/%.o: $(NATIVE)/%.cpp $(EPCOMM_OUT)/native/headers.h.gch
 	$(CXX) $(NATIVE_FLAGS) -Winvalid-pch -include $(EPCOMM_OUT)/native/headers.h -c $< -o $@
 
-# The extension is linked to an empty libtorch_cpu.so. At run time the loader finds PyTorch's own libtorch_cpu.so, which
-# is loaded already.
+# The extension is linked to an empty libtorch_cpu.so, in place of PyTorch's, which is loaded before the extension.
 $(EPCOMM_OUT)/libepcomm_native.so: $(NATIVE_OBJECTS)
 	@mkdir -p $(EPCOMM_OUT)/native/torch
 	echo | $(CC) -shared -Wl,-soname,libtorch_cpu.so -o $(EPCOMM_OUT)/native/torch/libtorch_cpu.so -x c -
 	$(CXX) -shared -o $@ $^ -L$(EPCOMM_OUT)/native/torch -Wl,--no-as-needed -ltorch_cpu
 
-# The extension may call only functions of the stable ABI, so that one binary works with PyTorch from 2.9 and Python
-# from 3.10 on.
+# With only the stable ABI, one binary works with PyTorch from 2.9 and Python from 3.10 on.
 epcomm-native: $(EPCOMM_OUT)/libepcomm_native.so ## the Python package's extension, from PyTorch's headers
 	@unstable=$$(nm -D --undefined-only $< | awk '{print $$2}' | grep -E '^_ZNK?(2at|3c10|5torch)' || true); \
 	  test -z "$$unstable" || { echo "$< calls functions outside PyTorch's stable ABI: $$unstable"; exit 1; }
@@ -150,7 +146,7 @@ epcomm-wheel: epcomm epcomm-native ## a Python wheel with the library and the ex
 	$(PIP) wheel -q --no-deps -w $(BINDIR) native/python/epcomm
 	rm -rf native/python/epcomm/src/epcomm/libepcomm.so native/python/epcomm/src/epcomm/libepcomm_native.so native/python/epcomm/build native/python/epcomm/src/epcomm.egg-info
 
-# The tests are two targets for make -j2, because in each of them ranks mostly wait for deadlines.
+# There are two targets, for make -j2, because the ranks of both mostly wait.
 EPCOMM_LOST_STEPS = ^(lost|grow|refuse|killing)
 EPCOMM_STEPS = LAYOUTS="$(subst :,-,$(EPCOMM_LAYOUTS))" LD_LIBRARY_PATH=$(EMULATED) $(EPCOMM_EMULATED) $(EPCOMM)/tests/run.sh $(EPCOMM_OUT)
 .PHONY: epcomm-test-ready epcomm-test-lost epcomm-test-others
@@ -164,8 +160,8 @@ epcomm-test: epcomm-test-lost epcomm-test-others ## test the library on the emul
 epcomm-only: $(EPCOMM_OUT)/epcomm-test $(EPCOMM_OUT)/libepcomm.so ## run the steps of epcomm-test whose names match ONLY; needs the packs that epcomm-test makes
 	ONLY='$(value ONLY)' $(EPCOMM_STEPS)
 
-# TORCH_ENV is an environment with PyTorch, a wheel of 530 MB, for tests of tensors on the emulated driver. PyTorch's
-# 3 GB of CUDA libraries are not installed, because the tests compute on the CPU.
+# TORCH_ENV is an environment with PyTorch (530 MB), for tests on the emulated driver. PyTorch's CUDA libraries (3 GB)
+# are left out, because the tests compute on the CPU.
 TORCH_PINS = torch==$(TORCH_VERSION) numpy==2.2.6 filelock==4.3.1 fsspec==2026.9.0 jinja2==3.1.6 markupsafe==3.0.4 mpmath==1.3.0 networkx==3.6.1 sympy==1.14.0 typing-extensions==4.16.0
 $(TORCH_ENV):
 	python3 -m venv $@
@@ -174,28 +170,26 @@ $(TORCH_ENV):
 .PHONY: torch-env epcomm-torch
 torch-env: $(TORCH_ENV) ## PyTorch without CUDA's libraries, in .cuda/torch, for epcomm-torch (530 MB)
 
-# TORCH_STEPS names the steps of epcomm-torch. The default takes a minute of CPU time.
-# TORCH_STEPS='torch-.*|deepep|streams|shrink' runs the other steps.
+# The default steps take a minute of CPU time. TORCH_STEPS='torch-.*|deepep|streams|shrink' runs the others.
 TORCH_STEPS ?= ep|agreement|elastic|deepep-extension
 epcomm-torch: epcomm epcomm-native $(EPCOMM_OUT)/epcomm-test | $(TORCH_ENV) ## run the tests of epcomm's Python modules that need PyTorch, on the emulated driver; needs the packs that epcomm-test makes
 	PATH=$(TORCH_ENV)/bin:$$PATH $(MAKE) epcomm-only ONLY='^($(TORCH_STEPS))$$'
 
-# lost-test kills by turns one and two of 8 ranks, LOST times at each step of a call.
 LOST ?= 100
 lost-test: $(EPCOMM_OUT)/epcomm-test $(EPCOMM_OUT)/test.pack ## kill ranks LOST times at each step of a call, on the emulated driver; takes an hour on two idle cores
 	LD_LIBRARY_PATH=$(EMULATED) $(EPCOMM_EMULATED) $(EPCOMM)/tests/lost.sh $(EPCOMM_OUT) $(LOST)
 
-# DeepEP is not part of this repository. Put a checkout of v1.2.1 into .peers.
+# Put a checkout of DeepEP v1.2.1 into .peers.
 DEEPEP_TESTS ?= .peers/DeepEP/tests
 deepep-test: build epcomm $(EMULATED)/libcuda.so.1 ## run DeepEP's own tests (DEEPEP_TESTS) with epcomm.deepep in DeepEP's place, on the emulated driver; needs PyTorch and NumPy
 	LD_LIBRARY_PATH=$(EMULATED) $(EPCOMM_EMULATED) $(EPCOMM)/tests/deepep.sh $(DEEPEP_TESTS) $(EPCOMM_OUT)
 
-# native/engines/fetch.sh downloads the engines' sources. The tests of all three engines take 2 to 3 minutes of CPU.
+# native/engines/fetch.sh downloads the engines' sources. The tests of all three take 2 to 3 minutes of CPU.
 ENGINES_RUN ?= megatron sglang vllm
 engines-emulated: build epcomm epcomm-native $(EMULATED)/libcuda.so.1 ## run SGLang, vLLM and Megatron-Core with epcomm.deepep in DeepEP's place, on the emulated driver; needs PyTorch and .engines
 	LD_LIBRARY_PATH=$(EMULATED) $(EPCOMM_EMULATED) ENGINES_EMULATED=1 native/engines/run.sh $(ENGINES_RUN)
 
-# epcomm-gpu makes the files (under 64 MiB) that native/epcomm/run-gpu.sh needs on a GPU host, in bin/.
+# epcomm-gpu makes the files in bin/ (under 64 MiB) for native/epcomm/run-gpu.sh on a GPU host.
 EPCOMM_NVRTC = $(firstword $(wildcard $(CUDA_LOCAL)/lib64 $(CUDA_DIR)/lib64))
 epcomm-gpu: epcomm $(EPCOMM_OUT)/epcomm-test $(CUDA_STUB)/libcuda.so ## programs and packs for native/epcomm/run-gpu.sh
 	@mkdir -p $(BINDIR)/packs
@@ -207,14 +201,14 @@ epcomm-gpu: epcomm $(EPCOMM_OUT)/epcomm-test $(CUDA_STUB)/libcuda.so ## programs
 	EPBENCH_NVRTC=$(EPCOMM_NVRTC) $(GO) run $(EPCOMM)/tests/testpack.go -compile $(BINDIR)/epbench-compile -max-tokens 25 -o $(BINDIR)/packs/other.pack
 	@du -sh $(BINDIR)/epbench $(BINDIR)/epbench-cuda $(BINDIR)/epcomm-worker $(BINDIR)/packs $(BINDIR)/epcomm
 
-# faults-gpu makes the files (5 MiB) that native/epcomm/run-faults.sh and run-lost.sh need on a GPU host, in bin/.
+# faults-gpu makes the files in bin/ (5 MiB) for native/epcomm/run-faults.sh and run-lost.sh on a GPU host.
 faults-gpu: $(EPCOMM_OUT)/epcomm-test $(BINDIR)/epbench-compile ## programs and packs for native/epcomm/run-faults.sh and run-lost.sh
 	@mkdir -p $(BINDIR)/packs
 	EPBENCH_NVRTC=$(EPCOMM_NVRTC) $(GO) run $(EPCOMM)/tests/testpack.go -compile $(BINDIR)/epbench-compile -every -layout masked -survivors -o $(BINDIR)/packs/survivors.pack
 	for l in $(EPCOMM_LAYOUTS); do EPBENCH_NVRTC=$(EPCOMM_NVRTC) $(GO) run $(EPCOMM)/tests/testpack.go -compile $(BINDIR)/epbench-compile -every -layout $$l -o $(BINDIR)/packs/every-$$(echo $$l | tr : -).pack || exit 1; done
 
-# layouts-gpu makes bin/layouts-gpu.tar.xz (under 64 MiB) for native/epcomm/run-layouts.sh: programs, and packs for the
-# shapes of DeepEP's tests.
+# layouts-gpu makes bin/layouts-gpu.tar.xz (under 64 MiB) for native/epcomm/run-layouts.sh, with packs for the shapes
+# of DeepEP's tests.
 LAYOUT_PACK = EPBENCH_NVRTC=$(EPCOMM_NVRTC) $(BINDIR)/epbench pack --embedded --ranks 2 --hidden 7168 --topk 8 --dtype fp8,bf16 --precision reduced
 layouts-gpu: epcomm $(CUDA_STUB)/libcuda.so ## programs and packs for native/epcomm/run-layouts.sh
 	@mkdir -p $(BINDIR)/packs/layouts $(BINDIR)/layouts-gpu
@@ -232,7 +226,7 @@ layouts-gpu: epcomm $(CUDA_STUB)/libcuda.so ## programs and packs for native/epc
 	tar -C $(BINDIR)/layouts-gpu -cJf $(BINDIR)/layouts-gpu.tar.xz .
 	@du -sh $(BINDIR)/layouts-gpu.tar.xz
 
-# The last command covers dispatches of tokens that the caller passes as fp8.
+# The last command covers tokens that the caller passes as fp8.
 epcomm-verify: build epcomm-worker $(EMULATED)/libcuda.so.1 ## run the tests of epcomm-worker, and compare some of its calls with the oracle, on the emulated driver
 	LD_LIBRARY_PATH=$(EMULATED) $(call cuda_env,$(CUDA_DIR)) $(GO) test -tags cuda -count=1 ./cmd/epcomm-worker
 	$(EPCOMM_VERIFY) --quick --only op=combine,hidden=512

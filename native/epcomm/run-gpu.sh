@@ -1,5 +1,5 @@
 #!/bin/bash
-# Tests epcomm on 2 GPUs. Run it from the repository's root, after `make epcomm-gpu` on a host with a compiler.
+# Tests epcomm on 2 GPUs. Run `make epcomm-gpu` first, on a host with a compiler.
 #
 #   native/epcomm/run-gpu.sh all           runs the tests in C, the faults and the checks with PyTorch, at most 9 minutes
 #   native/epcomm/run-gpu.sh verify [I/N]  compares epcomm-worker with the oracle, part I of N

@@ -1,14 +1,13 @@
 #!/bin/bash
-# Tests the layouts on 2 GPUs. Run it from the repository's root, after `make layouts-gpu` on a host with a compiler.
+# Tests the layouts on 2 GPUs. Run `make layouts-gpu` first, on a host with a compiler.
 #
 #   native/epcomm/run-layouts.sh verify   runs PART (default 1/16) of epbench verify --stress for every layout
 #   native/epcomm/run-layouts.sh deepep   runs DeepEP's own tests over epcomm.deepep
 #   native/epcomm/run-layouts.sh speed    makes short searches of layouts rank and masked, and of rank:packed with 24 SMs
-#   native/epcomm/run-layouts.sh loop     runs PART of epbench verify --stress with 8 ranks that share these GPUs
+#   native/epcomm/run-layouts.sh loop     does the same with 8 ranks that share these GPUs
 #   native/epcomm/run-layouts.sh all      runs verify, deepep and speed, about 4 minutes
 #
-# DEEPEP_TESTS is a folder with DeepEP's test_intranode.py and test_low_latency.py and the modules that they import;
-# the default is .peers/DeepEP/tests (v1.2.1). SEEDS, TOKENS, LL_TOKENS, LL_ARGS, PART, BUDGET, DTYPES and
+# DEEPEP_TESTS is a folder of DeepEP's tests; the default is .peers/DeepEP/tests (v1.2.1). SEEDS, TOKENS, LL_TOKENS, LL_ARGS, PART, BUDGET, DTYPES and
 # VERIFY_SECONDS change which cases run, and for how long.
 cd "$(dirname "$0")/../.." || exit 1
 . native/steps.sh
@@ -18,7 +17,7 @@ export EPCOMM_LIBRARY=$PWD/bin/epcomm/libepcomm.so EPCOMM_DEADLINE=20 EPBENCH_PR
 export EPCOMM_PACKS=$PWD/bin/packs/layouts EPCOMM_CACHE=${EPCOMM_CACHE:-/tmp/epcomm-cache}
 export PYTHONPATH=$PWD/native/python/epcomm/src:$PWD/native/python/epcomm/shim:$PYTHONPATH PATH=$PWD/bin:$PATH
 
-# 130: a verification that the time limit ended still prints its table.
+# A verification that the time limit ended (130) still prints its table.
 verify() {
   for layout in rank rank:packed masked expert:128; do
     accepted="0 130" step "${VERIFY_SECONDS:-25}" "verify-${layout/:/-}" '^all ' epbench verify --backend cuda --stress --ranks 1,2 --only "layout=$layout" --part "$part"
@@ -46,7 +45,7 @@ deepep() {
   grep -hE 'Best |\[layout\]|avg_t|send/recv' "$out"/intranode-*.txt "$out"/low-latency-*.txt | sort | uniq | tail -40
 }
 
-# search NAME ARGS... runs a sweep into $out/NAME and prints its rows.
+# search NAME ARGS... runs a sweep into $out/NAME.
 search() {
   rm -rf "${out:?}/$1"
   step $((${BUDGET:-25} + 45)) "$1" 'rows|configs' epbench sweep --backend cuda --model deepseek-v3 --ranks 2 --routing uniform \

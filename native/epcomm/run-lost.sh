@@ -1,8 +1,7 @@
 #!/bin/bash
-# Tests lost ranks on 2 GPUs: kills one of two processes at each step of a call, then brings ranks back. Run it from
-# the repository's root, after `make faults-gpu` on a host with a compiler. BIN is the folder with packs/ and
-# epcomm/epcomm-test. TIMES is how often each step is repeated. SOAK is the seconds of killing and replacing, DEADLINE
-# the seconds of a wait.
+# Tests lost ranks on 2 GPUs: kills one of two processes at each step of a call, then brings ranks back. Run `make
+# faults-gpu` first, on a host with a compiler. BIN is the folder of its files, TIMES how often each step is repeated,
+# SOAK the seconds of killing and replacing, and DEADLINE the seconds of a wait.
 cd "$(dirname "$0")/../.." || exit 1
 . native/steps.sh
 bin=${BIN:-bin} t=${BIN:-bin}/epcomm/epcomm-test pack=${BIN:-bin}/packs/survivors.pack

@@ -20,7 +20,7 @@ static EpcommStatus check_options(EpComm *c) {
   if (o->routing < 0 || o->routing > EPCOMM_ALL_ROUTINGS)
     return comm_say(c, EPCOMM_INVALID, "routing: %d is not an EpcommRouting", o->routing);
   if (o->deadline_ns > UINT64_MAX / 4) return comm_say(c, EPCOMM_INVALID, "deadline_ns: more than 146 years; was a negative number passed?");
-  if (o->deadline_ns < 1000000) return comm_say(c, EPCOMM_INVALID, "deadline_ns: less than 1 ms; ranks may begin a call that far apart");
+  if (o->deadline_ns < 1000000) return comm_say(c, EPCOMM_INVALID, "deadline_ns: less than 1 ms; ranks may begin the same call 1 ms apart");
   if (o->extra_bytes > (uint64_t)1 << 40) return comm_say(c, EPCOMM_INVALID, "extra_bytes: more than 1 TiB");
   if (o->nodes < 1 || o->ranks % o->nodes != 0)
     return comm_say(c, EPCOMM_INVALID, "nodes: %d ranks do not divide by %d nodes; every node must have the same number of ranks", o->ranks, o->nodes);
@@ -47,7 +47,7 @@ static EpcommStatus read_pack(EpComm *c) {
   if (o->max_sms > 0 && (int)h->largest_grid > o->max_sms)
     return comm_say(c, EPCOMM_PACK, "pack: its calls take up to %u SMs, more than %d; make a pack with --max-sms %d", h->largest_grid,
                     o->max_sms, o->max_sms);
-  if (pack_count(&c->pack, PACK_STATES) > COMM_STATES) return comm_say(c, EPCOMM_PACK, "pack: too many kinds of memory");
+  if (pack_count(&c->pack, PACK_STATES) > COMM_STATES) return comm_say(c, EPCOMM_PACK, "pack: the kernels need more kinds of memory than the library has");
   return check_nodes(c);
 }
 
@@ -137,8 +137,8 @@ EpcommStatus comm_agree(EpComm *c, EpcommStatus status) {
     else if (memcmp(all[r].digest, mine.digest, 32) != 0)
       status = comm_say(c, EPCOMM_DISAGREE, "ranks %d and %d have different packs; give all ranks the same file", r, o->rank);
     else if (all[r].alive != mine.alive)
-      status = comm_say(c, EPCOMM_DISAGREE, "rank %d passed the set of ranks 0x%x, but rank %d passed 0x%x; pass the same set to epcomm_grow and as "
-                        "joins on all ranks", r, all[r].alive, o->rank, mine.alive);
+      status = comm_say(c, EPCOMM_DISAGREE, "rank %d passed the set of ranks 0x%x, but rank %d passed 0x%x; all ranks must pass one set, in joins or "
+                        "to epcomm_grow", r, all[r].alive, o->rank, mine.alive);
     else if (memcmp(&all[r], &mine, sizeof mine) != 0)
       status = comm_say(c, EPCOMM_DISAGREE, "rank %d has other options than rank %d: ranks, in_flight, reduced, debug, own_outputs, "
                         "dtypes, routing, extra_bytes and survivors must be the same", r, o->rank);
@@ -263,7 +263,7 @@ EpcommStatus epcomm_create(EpComm **comm, const EpcommOptions *options, char *te
   text[0] = 0;
   if (comm_take(&o, sizeof o, offsetof(EpcommOptions, deadline_ns), options) != 0 || o.ranks < 1 || o.ranks > EPCOMM_MAX_RANKS ||
       o.rank < 0 || o.rank >= o.ranks || (o.ranks > 1 && o.all_gather == NULL)) {
-    snprintf(text, EPCOMM_TEXT, "options: set size, rank, ranks (1 to %d) and all_gather; members that this library does not know must be 0",
+    snprintf(text, EPCOMM_TEXT, "options: set size, rank, ranks (1 to %d) and all_gather; a member that this library does not know must be 0",
              EPCOMM_MAX_RANKS);
     return EPCOMM_INVALID;
   }

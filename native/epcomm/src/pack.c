@@ -131,7 +131,7 @@ static int check_memory(const Pack *p, char *text) {
       if (p->dtypes[j].dtype == d->dtype) return refuse(text, "pack: a dtype is listed twice");
   }
   if (pack_count(p, PACK_STATES) > MOST_STATES || pack_count(p, PACK_REGIONS) > MOST_STATES * EP_MAX_REGIONS)
-    return refuse(text, "pack: too many kinds of memory");
+    return refuse(text, "pack: the kernels need more kinds of memory than the library has");
   for (uint32_t i = 0; i < pack_count(p, PACK_REGIONS); i++) {
     const PackRegion *g = &p->regions[i];
     if (g->bytes > MAX_REGION || g->halves > 1 || !string_ok(p, g->name) || (g->area != 0 && g->halves && g->bytes % 512 != 0))

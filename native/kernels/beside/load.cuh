@@ -1,3 +1,5 @@
+/* Kernels for measurements in which a matrix product of cuBLASLt runs at the same time as calls: beside_fill writes the
+ * factors of the product, and beside_hold and beside_traffic run in place of calls. */
 #include "common/check.cuh"
 
 /* Mixes the bits of x (Wellons' lowbias32). Factors must have no pattern: a product's power, and so the clock

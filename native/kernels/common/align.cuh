@@ -29,8 +29,7 @@ EP_DEVICE void ep_meet_ranks(const EpArgs &a, EpControl *mine, uint32_t tag) {
   __syncwarp();
 }
 
-static const uint64_t EP_MOST_FLIGHT_NS = 5000; /* bound of the measured time; a flag takes longer on the emulated
-                                                   driver */
+static const uint64_t EP_MOST_FLIGHT_NS = 5000; /* bounds the measured time */
 
 /* Aligns the ranks: waits until all ranks have reached this alignment. Each rank numbers its alignments itself, so
  * that graphs can be replayed.
@@ -82,7 +81,7 @@ EP_ENTRY(32, 1) ep_next_round(const __grid_constant__ EpArgs a) {
   if (threadIdx.x == 0) a.control[a.rank]->replay++;
 }
 
-/* Does nothing. Every time that a clock reads includes the time of this kernel. */
+/* Does nothing. Every measured time includes the time of this kernel. */
 EP_ENTRY(32, 1) ep_empty(const __grid_constant__ EpArgs a) {
   ep_span_begin(a);
   ep_span_stage(a, EP_STAGE);

@@ -6,8 +6,7 @@
 struct EpCall {
   uint32_t number;
   uint32_t warp, lane, warps;
-  uint32_t block, senders, receivers; /* this block; blocks that send and that receive; with 0 receivers every block
-                                         does both */
+  uint32_t block, senders, receivers; /* with 0 receivers every block sends and receives */
 };
 
 EP_DEVICE EpCall ep_call(const EpArgs &a) {

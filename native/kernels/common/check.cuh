@@ -54,7 +54,6 @@ EP_DEVICE bool ep_spoil_chunk(const EpArgs &a, uint32_t chunk) {
   return false;
 }
 
-/* Overwrites the outputs of this launch's call. Every thread of the launch calls it. */
 EP_DEVICE void ep_spoil(const EpArgs &a) {
   uint32_t chunk = blockIdx.x * blockDim.x + threadIdx.x;
 #pragma unroll 1
@@ -126,8 +125,8 @@ struct EpSpin {
     return false;
   }
 
-  /* Does the same in ep_align, which writes no outputs. `again` would make ep_align end later. On 2 H100 that made
-   * measured times of few tokens 0.7 to 1.3 us too long. */
+  /* Does the work of `again` in ep_align, which writes no outputs. With `again` ep_align ended later, and measured
+   * times of few tokens on 2 H100 were 0.7 to 1.3 us too long. */
   EP_DEVICE bool again_without_outputs(const EpArgs &a, EpWait w, uint64_t want, uint64_t got) {
     spin_pause();
     if ((++polls & 63u) != 0) return true;
@@ -139,7 +138,7 @@ struct EpSpin {
   }
 
   /* Returns whether the deadline has passed. A block that waits for blocks of its own rank waits twice as long. So
-   * the record names the missing rank, for which another block waits. */
+   * a block that waits for another rank gives up first, and the record names that rank. */
   EP_DEVICE bool passed(const EpArgs &a, EpWait w) {
     uint64_t now = globaltimer();
     if (start == 0) start = now;
@@ -259,8 +258,8 @@ EP_DEVICE void ep_span_end(const EpArgs &a) {
     atomicMax(reinterpret_cast<unsigned long long *>(a.span) + 1, static_cast<unsigned long long>(globaltimer()));
 }
 
-/* Does `work` in a kernel all of whose blocks must run at the same time. So the next kernel starts only at its
- * end. */
+/* Does `work` in a kernel all of whose blocks must run at the same time. So the next kernel starts only when this
+ * one ends. */
 template <class Work>
 EP_DEVICE void ep_run(const EpArgs &a, Work work) {
   pdl_wait();

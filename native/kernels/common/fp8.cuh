@@ -39,7 +39,7 @@ EP_DEVICE uint32_t fp8_pair(uint32_t word, const Fp8Scale &s) {
   return cvt_e4m3x2(fp8_divide(bf16_high(word), s), fp8_divide(bf16_low(word), s));
 }
 
-/* Quantizes the 16 elements of a lane, and stores the scale of their group. */
+/* Quantizes the 16 elements of a lane, and stores the scale of their group. All 32 lanes call it. */
 EP_DEVICE uint4 fp8_quantize(uint4 a, uint4 b, float *scale) {
   uint32_t bits = fp8_amax_bits(fp8_amax_bits(0, a), b);
   for (int i = 1; i < 8; i *= 2) bits = max(bits, __shfl_xor_sync(EP_FULL_WARP, bits, i));

@@ -52,7 +52,7 @@ EP_DEVICE EpVector ep_convert(const EpSource &s) { return {s.data, 0}; }
 #endif
 
 /* ep_load_input loads a lane's vector of one of the caller's tokens. ep_message turns it into a vector of a
- * message, without sentinels. */
+ * message, in which no word equals the sentinel. */
 #if EP_RAW
 typedef EpVector EpInput;
 EP_DEVICE EpInput ep_load_input(const EpArgs &a, uint32_t token, uint32_t vector, bool inside) {

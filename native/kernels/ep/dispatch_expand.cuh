@@ -43,7 +43,8 @@ EP_DEVICE void ep_expand_message(const EpArgs &a, uint32_t source, uint32_t slot
   }
 }
 
-/* A tile of the messages of one source. Ranks begin with different sources: each with itself. */
+/* A tile of the messages of one source. Each rank begins with its own messages, so that ranks wait for different
+ * sources. */
 struct EpMessageTile {
   int32_t source;
   uint32_t first, end;

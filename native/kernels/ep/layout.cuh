@@ -83,8 +83,7 @@ enum EpCounter {
   EP_PREFIX = EP_PAIR + 2 * EP_EXPERTS,     /* [E] rows of (local expert, sources up to this one) */
   EP_TILE = EP_PREFIX + EP_EXPERTS,
   EP_CURSOR = EP_TILE + EP_EXPERTS,
-  EP_GO = EP_CURSOR + EP_EXPERTS,           /* [512] combine: EP_READY_FLAG for each waiting block that has seen all
-                                               senders */
+  EP_GO = EP_CURSOR + EP_EXPERTS,           /* [512] EP_READY_FLAG times the blocks that have seen all senders */
   EP_COUNTERS = EP_GO + 512,
 };
 

@@ -56,11 +56,7 @@ EP_ENTRY(32, 1) ep_meet(const __grid_constant__ EpMeetArgs a) {
   bool met = false;
   while (!met && globaltimer() - start < a.deadline_ns) {
     const uint64_t answer = ld_acquire_sys(&mine->answer[peer]);
-    const bool there = answer >> 32 == a.token && static_cast<int32_t>(answer & 0xffffffffu) >= a.stage; /* the other
-                                                                                                            rank may
-                                                                                                            be in
-                                                                                                            stage 2
-                                                                                                            already */
+    const bool there = answer >> 32 == a.token && static_cast<int32_t>(answer & 0xffffffffu) >= a.stage; /* or a later stage */
     const uint64_t said = a.stage == 1 ? ld_acquire_sys(&mine->hello[peer]) : a.lost->met[peer];
     const bool same = static_cast<uint32_t>(said) == a.set;
     if (said != 0 && said != answered && same) {
@@ -114,7 +110,8 @@ EP_DEVICE bool ep_check_ids(const EpArgs &a) {
   return false;
 }
 
-/* If another description differs, the fault names that rank. */
+/* Compares the calls of the ranks, with one block of 32 threads, and checks the a.ids ids of topk_ids. a.about
+ * describes this rank's call. If another rank's description differs, the fault names that rank. */
 EP_ENTRY(32, 1) ep_agree(const __grid_constant__ EpArgs a) {
   if (ep_gave_up(a)) return;
   EpAgree *mine = reinterpret_cast<EpAgree *>(ep_heap(a, a.rank) + a.region[0]);

@@ -165,8 +165,7 @@ EP_DEVICE void normal_tell(const EpAnnounceArgs &a, const NormalCounts &s) {
   const uint32_t ranks = static_cast<uint32_t>(a.meeting.ranks), rank = static_cast<uint32_t>(a.meeting.rank);
   for (uint32_t i = threadIdx.x; i < ranks * ranks; i += blockDim.x) a.before[i] = static_cast<int32_t>(normal_before(s, i / ranks, i % ranks));
   const uint32_t rows = normal_before(s, ranks - 1, rank);
-  if (threadIdx.x == 0 && a.worst > 0 && rows > static_cast<uint32_t>(a.worst)) /* after this fault, dispatch writes
-                                                                                   no rows */
+  if (threadIdx.x == 0 && a.worst > 0 && rows > static_cast<uint32_t>(a.worst)) /* then dispatch writes no rows */
     ep_fault(normal_args(a.meeting), {EP_PHASE_ROOM, -1, -1}, static_cast<uint64_t>(a.worst), rows);
   if (a.ticket == 0) return;
   const uint32_t align = static_cast<uint32_t>(a.align);

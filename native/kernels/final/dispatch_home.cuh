@@ -47,8 +47,7 @@ EP_DEVICE void fin_count_all(const EpArgs &a, const EpCall &c, FinShared &s) {
 }
 
 struct FinGoals {
-  uint32_t here, others; /* bit k of here: position k has its expert on this rank; bit r of others: the token goes to
-                            rank r */
+  uint32_t here, others; /* here: top-k positions with an expert on this rank; others: other ranks */
   uint32_t copies;
 };
 EP_DEVICE FinGoals fin_find_goals(const EpArgs &a, const EpCall &c, const FinPosition &p, uint8_t **to) {

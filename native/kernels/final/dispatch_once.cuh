@@ -7,8 +7,7 @@
 
 
 static const uint32_t FIN_STEP = EP_DTYPE == EP_FP8 ? 2 : 4;
-static const uint32_t FIN_DEPTH = EP_THREADS > 768 ? 4 : 8;          /* vectors of a lane in flight when rows are
-                                                                        copied */
+static const uint32_t FIN_DEPTH = EP_THREADS > 768 ? 4 : 8;          /* vectors of a lane in flight in copies */
 
 struct FinStep {
   EpSource in[FIN_STEP];

@@ -7,12 +7,13 @@
  * and weights of its tokens to its collectors on the other hosts. The ids also say for which rows a collector must
  * wait.
  *
- * With EP_PARTIAL 0 a sum is sent as f32, with 1 as BF16. The only row of a token on a host is sent itself. */
+ * With EP_PARTIAL 0 a sum is sent as f32, with 1 as BF16. If a host has only one row of a token, it sends the row
+ * itself. */
 #pragma once
 
 #include "common/partial.cuh"
 #include "hosts/layout.cuh"
-/* After layout.cuh, because ep/layout.cuh has the same names. */
+/* combine_wait.cuh uses names of ep/layout.cuh, so layout.cuh comes first. */
 #include "ep/combine_wait.cuh"
 
 /* Returns whether hosts send sums. Without router weights each row has to be sent. */

@@ -46,8 +46,7 @@ enum EpHostRegion {
 enum EpHostCounter {
   EP_SLOTS = EP_COUNTERS,                /* [2, E] slots at an expert that senders have taken */
   EP_RAIL_SLOTS = EP_SLOTS + 2 * EP_EXPERTS, /* [2, N] slots at a host that senders have taken */
-  EP_RELAYED = EP_RAIL_SLOTS + 2 * EP_NODES, /* [2, E] for each source host and expert of this host, the slots that
-                                                forwarded messages have taken */
+  EP_RELAYED = EP_RAIL_SLOTS + 2 * EP_NODES, /* [2, E] by source host and expert: slots of forwarded messages */
 };
 
 EP_DEVICE uint64_t ep_host_at(const EpArgs &a, EpHostRegion region, uint64_t index) { return a.region[region] + 8 * index; }

@@ -1,4 +1,5 @@
 /* The memory of the low-latency kernels over hosts. kernels/cuda/declare/hosts_ll.go computes the same sizes.
+ * Inside a host everything is as in ll/layout.cuh.
  *
  * A network may deliver the parts of a put in any order, so between hosts a receiver waits for the word that the
  * put sets after its bytes. Each message has its own word, because messages may arrive in any order too.
@@ -37,20 +38,19 @@
 /* Indices into EpArgs.region. R is the number of ranks, T max_tokens, K top-k, H hidden. "near": on this host;
  * "far": on another host; "own": only this rank uses it. "All ones", "Zeroed": contents before the first call. */
 enum LhRegion {
-  LH_COUNTS,      /* [3][R source][LH_COUNT_WORDS] u64: call << 32 | count: rows of each local expert, messages,
-                     relayed messages. Zeroed */
-  LH_COUNT_FLAG,  /* [3][R source] u64: call whose counts have arrived from afar. Zeroed */
+  LH_COUNTS,      /* [3][R source][LH_COUNT_WORDS] u64: call << 32 | count: rows by expert, messages, relayed ones.
+                     Zeroed */
+  LH_COUNT_FLAG,  /* [3][R source] u64: call whose counts have arrived from a far rank. Zeroed */
   LH_COUNT_SEND,  /* [3][R][LH_COUNT_WORDS] u64: counts for far ranks; own */
   LH_HEADERS,     /* [3][R source][T][LH_HEAD] u64: headers that are polled. All ones */
-  LH_SLOTS,       /* [2][R source][T][LH_MESSAGE]: from near: elements, scales, all ones between calls; from afar: a
-                     put */
-  LH_FLAG,        /* [2][R source][T] u64: call whose put has arrived from afar. Zeroed */
+  LH_SLOTS,       /* [2][R source][T][LH_MESSAGE]: near source: elements, scales, all ones between calls; far: a put */
+  LH_FLAG,        /* [2][R source][T] u64: call whose put has arrived from a far rank. Zeroed */
   LH_SEND,        /* [2][T][LH_MESSAGE]: tokens for far ranks; own */
   LH_ROUTE,       /* [R source][T message][LH_HEAD] u64: weight << 32 | row or LL_NOWHERE, then the token; own */
   LH_MESSAGES,    /* [R source] u32: messages of the last dispatch; own */
   LH_STARTED,     /* [2][R] u64: by number & 1, last combine that a rank began. Zeroed */
   LH_RETURN,      /* [2][T][K][H] BF16: rows by top-k position. All ones between calls */
-  LH_RETURN_FLAG, /* [2][T][K] u64: call whose row has arrived from afar. Zeroed */
+  LH_RETURN_FLAG, /* [2][T][K] u64: call whose row has arrived from a far rank. Zeroed */
   LH_FORWARDED,   /* [2][R source][T][LL_SLOT_BYTES]: forwarded elements and scales. All ones between calls */
 };
 
@@ -66,7 +66,7 @@ static const uint32_t LH_PUT = EP_ROUTE == EP_ROUTE_RAIL ? LH_MESSAGE : LH_NUMBE
  * of 16. */
 static const uint32_t LH_AWAITED = LL_COUNT_WORDS + (EP_ROUTE == EP_ROUTE_RAIL ? 1 : 0);
 static const uint32_t LH_COUNT_WORDS = ep_up(LL_COUNT_WORDS + 1, 2);
-static const uint32_t LH_ROW = 2 * EP_HIDDEN; /* bytes */
+static const uint32_t LH_ROW = 2 * EP_HIDDEN;
 
 
 EP_DEVICE uint64_t lh_counts(const EpArgs &a, uint32_t call, uint32_t rank) {

@@ -2,8 +2,7 @@
  * sends one BF16 row. With EP_DIRECT 1 each row is sent, and rows are summed in top-k order. */
 #pragma once
 
-static const uint32_t LL_TERMS = EP_DIRECT ? EP_TOPK : EP_RANKS; /* vectors that are summed for one vector of the
-                                                                    output */
+static const uint32_t LL_TERMS = EP_DIRECT ? EP_TOPK : EP_RANKS; /* vectors of one sum */
 static const uint32_t LL_BATCH = LL_TERMS < 8 ? LL_TERMS : 8;    /* vectors that are polled together */
 /* Number of rows that a sender loads together. On 2 ranks a token has about four rows on each rank. In large
  * blocks a thread has registers for only two. */

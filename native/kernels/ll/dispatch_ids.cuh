@@ -112,8 +112,8 @@ EP_DEVICE bool ll_wait_heads(const EpArgs &a, const LlCall &c, LlArrivals &n, Ll
     n.tokens = counted ? static_cast<uint32_t>(count) : 0;
     if (__all_sync(EP_FULL_WARP, ll_heads_here(c, n, h) & counted)) return true;
     if (__any_sync(EP_FULL_WARP, n.tokens > n.end)) n.end = __reduce_max_sync(EP_FULL_WARP, n.tokens);
-    int32_t source = (spin.polls & 63u) == 63u ? ll_missing_source(c, n, h, counted) : 0; /* EpSpin gives up only at
-                                                                                             such polls */
+    int32_t source = (spin.polls & 63u) == 63u ? ll_missing_source(c, n, h, counted) : 0; /* EpSpin gives up only
+                                                                                             then */
     if (!ep_again_warp(spin, a, {EP_PHASE_DISPATCH_WAIT, -1, source}, c.number, count >> 32)) return false;
   }
 }

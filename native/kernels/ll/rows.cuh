@@ -3,7 +3,7 @@
 
 #include "ll/layout.cuh"
 
-#define LL_WEIGHTS 1 /* 1: a weight is sent with each id */
+#define LL_WEIGHTS 1 /* a weight is sent with each id */
 
 EP_DEVICE uint32_t ll_block_rows(const EpArgs &, uint32_t rows) { return ceil_div(rows, EP_ROW_PAD) * EP_ROW_PAD; }
 

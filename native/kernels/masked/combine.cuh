@@ -42,7 +42,7 @@ EP_DEVICE uint32_t ll_row(const LlRoute &r) { return static_cast<uint32_t>(r.wor
 EP_DEVICE uint32_t ll_token_of(const LlRoute &r, uint32_t) { return r.token; }
 
 /* Finds the route of one of this rank's tokens. Routes ascend by token: if M of T tokens have a route, that of
- * token t is near place t * M / T. The function reads 32 places at a time, from there on. */
+ * token t is near place t * M / T. The function reads the 32 places around it, then the next 32 before or after. */
 EP_DEVICE LlRoute ll_own_route(const EpArgs &a, const LlCall &c, uint32_t token) {
   const uint32_t messages = ll_places(a, a.rank), tokens = static_cast<uint32_t>(a.tokens);
   const uint32_t guess = static_cast<uint32_t>(static_cast<uint64_t>(token) * messages / tokens);

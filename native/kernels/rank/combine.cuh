@@ -75,8 +75,7 @@ static const uint32_t RANK_WIDE = EP_RANKS <= 2 && RANK_STEP > 1 ? 2 : 1;
  * this rank's number on. */
 struct RankTerms {
   uint8_t *slots;
-  uint32_t first, used, left; /* used: bit i: other rank first + i has a row; left: bytes of the row from this vector
-                                 on */
+  uint32_t first, used, left; /* used: bit i: other rank first + i has a row; left: bytes to the row's end */
 };
 EP_DEVICE uint32_t rank_other(const EpArgs &a, uint32_t i) { return i + (i >= static_cast<uint32_t>(a.rank)); }
 EP_DEVICE bool rank_there(const RankTerms &t, uint32_t v) { return RANK_ROW % EP_UNIT_BYTES == 0 || v * 512 < t.left; }

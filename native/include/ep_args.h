@@ -16,7 +16,7 @@ typedef long long int64_t;
 #define EP_ARGS_VERSION 4
 
 #define EP_MAX_RANKS 8
-#define EP_MAX_REGIONS 16 /* of one kernel family */
+#define EP_MAX_REGIONS 16
 #define EP_READY_FLAG 1024
 #define EP_SPOIL_AREAS 5
 
@@ -28,16 +28,16 @@ typedef long long int64_t;
 #define EP_EPILOGUE_SCALE 1
 #define EP_EPILOGUE_BIAS 2
 
-#define EP_LITMUS_BLOCK 0  /* between two warps of a block */
-#define EP_LITMUS_GPU 1    /* between the first two blocks of a rank */
-#define EP_LITMUS_SYSTEM 2 /* from each rank to the next */
+#define EP_LITMUS_BLOCK 0
+#define EP_LITMUS_GPU 1
+#define EP_LITMUS_SYSTEM 2
 
 /* A wait that passed its deadline. */
 typedef struct EpFault {
   uint32_t set;    /* 1 once the rest is valid */
   uint32_t rank;
   uint32_t phase;  /* EpPhase */
-  int32_t expert;  /* global expert, -1 if none */
+  int32_t expert;
   int32_t source;  /* missing rank, -1 if none */
   uint32_t block;
   uint64_t want;
@@ -45,7 +45,7 @@ typedef struct EpFault {
 } EpFault;
 
 typedef enum EpPhase {
-  EP_PHASE_ALIGN = 1,      /* start barrier over ranks */
+  EP_PHASE_ALIGN = 1,
   EP_PHASE_DISPATCH_ASYNC,
   EP_PHASE_DISPATCH_WAIT,
   EP_PHASE_COMBINE_ASYNC,
@@ -59,7 +59,7 @@ typedef enum EpPhase {
 typedef struct EpArea {
   uint32_t *at;
   uint32_t words; /* 0: no area */
-  uint32_t fill;  /* value of every word */
+  uint32_t fill;
 } EpArea;
 
 /* Words of the kernels in common/align.cuh, zeroed at set-up and after a fault. */
@@ -109,7 +109,7 @@ typedef struct EpArgs {
    * Dispatch and combine have separate numbers. After EP_LAST_NUMBER and after a reset, 1 follows. */
   uint32_t round;             /* from 1 in each graph */
   int32_t ids_wide;           /* 1: topk_ids has 64 bits; only layouts masked, rank and rank packed */
-  uint32_t *round_base;       /* advanced after each replay, with EP_OWN_ROUNDS by the call */
+  uint32_t *round_base;       /* the end of a replay, or with EP_OWN_ROUNDS the call, advances it */
   uint64_t deadline_ns;
   EpFault *fault;
   uint32_t *given_up;         /* not 0 once the rank gave up a wait; may be null */
@@ -126,11 +126,10 @@ typedef struct EpArgs {
   int32_t skip_a2a;       /* 1: the rank keeps its tokens and sends nothing */
   int32_t allreduce_size; /* ranks that divide the shared expert's work */
 
-  /* Launch parameters of single kernels. */
   union {
     int32_t rotate;    /* combine: 1: a rank serves itself first; 0: rank 0 first */
     int32_t receivers; /* dispatch_ll: receiving warps of a block */
-    int32_t cases;     /* ep_litmus_memcpy: number of copies */
+    int32_t cases;
     int32_t sizes;     /* ep_litmus_scan: arrays of 1 to `sizes` values */
     int32_t scope;     /* ep_litmus_pass: EP_LITMUS_* */
     int32_t ids;

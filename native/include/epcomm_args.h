@@ -1,4 +1,4 @@
-/* Arguments of epcomm's other kernels. */
+/* Arguments of epcomm's other kernels. epcomm_deepep.h describes the members of most of these structs. */
 #ifndef EPCOMM_ARGS_H
 #define EPCOMM_ARGS_H
 
@@ -8,7 +8,7 @@
 typedef struct EpSurvival {
   uint8_t *peers[EP_MAX_RANKS];  /* EpArgs.peers */
   uint64_t hello[EP_MAX_RANKS];  /* by rank: token << 32 | set of ranks */
-  uint64_t answer[EP_MAX_RANKS]; /* by rank: this rank's token << 32 | stage of the other rank */
+  uint64_t answer[EP_MAX_RANKS];
 } EpSurvival;
 
 /* Host memory that the device writes. */
@@ -20,12 +20,12 @@ typedef struct EpLost {
 
 /* Arguments of ep_meet, in which living ranks meet. */
 typedef struct EpMeetArgs {
-  uint8_t *heap[EP_MAX_RANKS]; /* heaps of the ranks in `set` */
+  uint8_t *heap[EP_MAX_RANKS];
   uint64_t at;
   EpLost *lost;
   uint64_t deadline_ns;
-  uint32_t set;                /* bit r for each rank that meets */
-  uint32_t token;              /* identifies this attempt of this rank, never 0 */
+  uint32_t set;
+  uint32_t token;
   int32_t rank, stage;         /* stage 1 exchanges tokens; stage 2 waits until all ranks have passed stage 1 */
 } EpMeetArgs;
 
@@ -53,7 +53,7 @@ typedef struct EpMeeting {
   uint8_t *heap[EP_MAX_RANKS];
   uint64_t at;                 /* offset of the words of epcomm/normal.cuh */
   EpFault *fault;
-  int32_t *counters;           /* word 0 is the abort word */
+  int32_t *counters;
   uint32_t *given_up;
   uint64_t deadline_ns;
   int32_t rank, ranks;
@@ -66,25 +66,25 @@ typedef struct EpMeeting {
 
 /* Arguments of ep_layout, which computes to which ranks and experts tokens go. */
 typedef struct EpLayoutArgs {
-  const void *ids;     /* [tokens, topk], ids_bits bits each */
-  int32_t *per_rank;   /* [ranks] tokens for each rank */
+  const void *ids;
+  int32_t *per_rank;
   int32_t *per_expert; /* [experts] */
-  uint8_t *in_rank;    /* [tokens, ranks] 1 if the token goes to the rank */
+  uint8_t *in_rank;
   int32_t ids_bits, tokens, topk, experts, ranks;
 } EpLayoutArgs;
 
 /* Arguments of ep_announce, which sends counts to all ranks, and prepares ids and weights for dispatch. */
 typedef struct EpAnnounceArgs {
   EpMeeting meeting;
-  const int32_t *per_rank, *per_expert; /* as ep_layout wrote them */
-  int32_t *before;       /* [ranks, ranks]: entry [i, j] is the number of rows for rank j from ranks 0 to i */
+  const int32_t *per_rank, *per_expert;
+  int32_t *before;
   uint32_t *told;        /* host memory: ticket, rows received, tokens of the fullest rank; from EP_TOLD_ROWS on the
                             rows of each expert */
   const void *ids;       /* [tokens, given]; null: a token goes to the first expert of each rank in in_rank */
   const uint8_t *in_rank;
   const float *weights;  /* [tokens, given] or null */
   int32_t *narrow;       /* [tokens, topk], -1 after the given ids; null: ids stay */
-  float *padded;         /* [tokens, topk], or null */
+  float *padded;
   int32_t ids_bits, given, tokens; /* given: top-k of the caller's ids */
   int32_t align;         /* an expert's rows are rounded up to a multiple of align */
   int32_t worst;         /* rows for which outputs have room, 0 if outputs do not exist yet */
@@ -93,13 +93,13 @@ typedef struct EpAnnounceArgs {
 
 /* Arguments of ep_received, which converts data of received rows to DeepEP's form. */
 typedef struct EpReceivedArgs {
-  const int32_t *experts;      /* [rows, topk] local expert or -1 */
+  const int32_t *experts;
   const uint32_t *weights;     /* [rows, topk] */
   const int32_t *src_info;     /* [rows, 2] */
   const uint32_t *row_offsets; /* the last entry is the number of rows */
   int64_t *ids;                /* [rows, given], or null */
   float *cut;                  /* [rows, given], or null */
-  int32_t *tokens;             /* [rows] */
+  int32_t *tokens;
   int32_t rows, topk, given, ranks;
 } EpReceivedArgs;
 
@@ -123,36 +123,36 @@ typedef struct EpReturnArgs {
 
 /* Arguments of ep_places, which assigns expanded rows to selections. */
 typedef struct EpPlacesArgs {
-  const int64_t *ids;       /* [rows, topk] local expert, or -1 */
+  const int64_t *ids;
   const uint32_t *received; /* number of received rows, at most `rows` */
-  int32_t *slots;           /* [rows, topk] expanded row of each selection, or -1 */
-  int32_t *choices;         /* [expanded] selection (row * topk + k), -1 in padding */
+  int32_t *slots;
+  int32_t *choices;
   int32_t *counts;          /* [experts] expanded rows, without padding */
   int32_t rows, topk, experts, align, expanded;
 } EpPlacesArgs;
 
 /* Arguments of ep_expand, which copies received rows to expanded rows. */
 typedef struct EpExpandArgs {
-  const uint8_t *x;              /* [rows, row_bytes] */
-  const float *scales;           /* [rows, groups], or null */
+  const uint8_t *x;
+  const float *scales;
   const float *weights;          /* [rows, topk], or null */
   const int32_t *slots, *choices; /* as ep_places wrote them */
   const uint32_t *received;
-  uint8_t *out;                  /* [expanded, row_bytes] */
-  float *out_scales;             /* row r, group g is at r * scale_row + g * scale_group */
+  uint8_t *out;
+  float *out_scales;
   float *out_weights;            /* [expanded], 0 in padding */
   int64_t scale_row, scale_group;
   int32_t rows, topk, expanded, row_bytes, groups;
-  int32_t zeros;                 /* 1: padding rows and their scales become 0; 0: they are not written */
+  int32_t zeros;
 } EpExpandArgs;
 
 /* Arguments of ep_fold, which adds the expanded rows of each received row in float32, in top-k order. */
 typedef struct EpFoldArgs {
-  const uint8_t *x;         /* [expanded, hidden] BF16 */
+  const uint8_t *x;
   const float *weights;     /* [expanded], or null */
   const int32_t *slots;     /* as ep_places wrote them */
   const uint32_t *received;
-  uint8_t *out;             /* [rows, hidden] BF16; only received rows are written */
+  uint8_t *out;
   float *out_weights;       /* [rows, topk] 0 if the expert is on another rank; only received rows are written */
   int32_t rows, topk, hidden;
 } EpFoldArgs;

@@ -13,10 +13,10 @@ void *gpu_alloc(size_t bytes);
 void gpu_free(void *p);
 size_t gpu_free_bytes(void);
 int gpu_emulated(void);
-double gpu_seconds(void); /* seconds of the clock; on the emulated driver, of the device's clock */
+double gpu_seconds(void); /* seconds of the host's clock; on the emulated driver, of the device's */
 void gpu_upload(void *to, const void *from, size_t bytes, GpuStream stream);   /* `from` must not change until the copy has run */
 void gpu_fill(void *to, int byte, size_t bytes, GpuStream stream);
-void gpu_copy(void *to, const void *from, size_t bytes, GpuStream stream);     /* from device to device */
+void gpu_copy(void *to, const void *from, size_t bytes, GpuStream stream);
 void gpu_download(void *to, const void *from, size_t bytes, GpuStream stream);
 GpuStream gpu_stream(void);
 void gpu_stream_free(GpuStream stream);

@@ -16,7 +16,6 @@ typedef struct Choice {
   int op;
 } Choice;
 
-/* Copies a call. Members that an older header lacks become 0. */
 EpcommStatus choice_take(EpComm *c, const EpcommCall *given, EpcommCall *out);
 
 EpcommStatus choice_of(EpComm *c, const EpcommCall *call, int op, Choice *out);

@@ -10,7 +10,6 @@
 #define COMM_MESSAGE 1024 /* bytes of the largest message between ranks */
 #define COMM_STATES 16 /* a state is the memory of one kernel family for one dtype */
 
-/* Offsets on the heap, equal on every rank. */
 typedef struct StateAt {
   uint64_t rounds[2]; /* call numbers by op, PACK_ROUND_WORDS words each */
   uint64_t counters;
@@ -29,8 +28,8 @@ typedef struct HeapAt {
   uint64_t control, extra, bytes;
   uint64_t survival; /* EpSurvival; a reset does not fill it */
   uint64_t abort; /* EpArgs.given_up, then an abort word */
-  uint64_t world; /* table of hosts/transport.cuh, with several nodes */
-  uint64_t normal; /* memory of epcomm/normal.cuh, in layout rank packed */
+  uint64_t world;
+  uint64_t normal;
   SlotAt slots[EPCOMM_MAX_SLOTS];
 } HeapAt;
 
@@ -42,8 +41,8 @@ typedef struct Ready {
 typedef struct Slot {
   int plan;             /* plan of the last dispatch, -1: none */
   int begun[2];         /* by op: plan of a send without recv, -1: none */
-  uint64_t sent[2];     /* by op: id of the last send's stream */
-  DrvEvent done[2];     /* by op: recorded after the last send */
+  uint64_t sent[2];
+  DrvEvent done[2];
 } Slot;
 
 typedef struct Place {
@@ -70,7 +69,7 @@ struct EpComm {
   HeapAt at;
   DrvPointer heap[EPCOMM_MAX_RANKS]; /* 0 for ranks of other nodes */
   int opened[EPCOMM_MAX_RANKS]; /* 1: opened by an IPC handle, must be closed */
-  DrvPointer handles[EPCOMM_MAX_RANKS]; /* address in the process that owns the heap */
+  DrvPointer handles[EPCOMM_MAX_RANKS];
   volatile EpFault *fault;      /* host memory that the device writes */
   DrvPointer fault_device;
   volatile uint32_t *told;      /* host memory for the counts of ep_announce */
@@ -80,7 +79,7 @@ struct EpComm {
   DrvPointer lost_device;
   uint64_t alive;               /* bit r for each rank that takes part in calls */
   uint64_t gathers;             /* bit r for each rank that takes part in all_gather */
-  uint32_t attempts;            /* number of meetings, see survive.c */
+  uint32_t attempts;
   Place places[EPCOMM_MAX_RANKS];
   EpArgs base;
   Slot slots[EPCOMM_MAX_SLOTS];
@@ -127,7 +126,7 @@ void network_abandon(EpComm *c);
 EpcommStatus network_module(EpComm *c, DrvModule module);
 void network_drop(DrvModule module);
 EpcommStatus network_table(EpComm *c);
-EpcommStatus network_settle(EpComm *c); /* waits until all sent data has arrived */
+EpcommStatus network_settle(EpComm *c);
 
 void call_prepare(EpComm *c);
 void comm_forget_calls(EpComm *c); /* sets the slots to the state before any call */
@@ -136,7 +135,6 @@ void comm_forget_calls(EpComm *c); /* sets the slots to the state before any cal
 EpcommStatus comm_launch(EpComm *c, DrvFunction f, uint32_t grid, uint32_t block, int early, void *args, const char *what,
                          DrvStream stream);
 
-/* Does the same even after a fault. */
 EpcommStatus comm_launch_now(EpComm *c, DrvFunction f, uint32_t grid, uint32_t block, int early, void *args, const char *what,
                              DrvStream stream);
 

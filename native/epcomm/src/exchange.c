@@ -6,7 +6,6 @@
 
 #include "comm.h"
 
-/* Precedes every message. */
 typedef struct Prefix {
   uint32_t magic;
   uint16_t version, step;
@@ -58,7 +57,6 @@ EpcommStatus exchange(EpComm *c, Step step, EpcommStatus status, const void *min
   if (failed) return comm_say(c, EPCOMM_GATHER, "all_gather returned %d: a rank is gone, or the network between the ranks has failed", failed);
   return judge(c, step, in, each);
 }
-
 
 typedef struct HeapMessage {
   Place place;

@@ -16,7 +16,6 @@ static EpcommStatus within(EpComm *c, const char *name, int n, int least, int mo
   return n >= least && n <= most ? EPCOMM_OK : comm_say(c, EPCOMM_INVALID, "%s: %d is outside %d to %d", name, n, least, most);
 }
 
-/* Returns the number of blocks if one warp copies a row. */
 static uint32_t blocks_for_rows(const EpComm *c, int rows) {
   int64_t blocks = ((int64_t)rows + THREADS / 32 - 1) / (THREADS / 32), most = 2 * (int64_t)c->sms;
   return blocks < 1 ? 1 : blocks < most ? (uint32_t)blocks : (uint32_t)most;

@@ -117,7 +117,6 @@ EpcommStatus epcomm_reset(EpComm *c) {
   return s;
 }
 
-/* Ends the waits of a rank's kernels. */
 static DrvResult stop_rank(const EpComm *c, DrvPointer heap) {
   DrvResult r = c->driver->fill(heap + c->at.abort, 1, 1);
   if (r == 0) r = c->driver->fill(heap + c->at.abort + 4, 1, 1);

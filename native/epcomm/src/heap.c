@@ -24,7 +24,6 @@ static uint32_t counts_with(const EpComm *c, uint32_t state, int op) {
   return state;
 }
 
-/* The regions that share memory with a region of a state. */
 typedef struct Area {
   int placed, covered;   /* placed: a region has an offset; covered: a region is large enough */
   uint64_t common, most; /* common: their first offset, or that of their middle; most: bytes of the largest region */

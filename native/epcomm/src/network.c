@@ -65,7 +65,6 @@ typedef struct Hello {
   int32_t joined, pad;
 } Hello;
 
-/* Checks the messages, with the same result on all ranks. */
 static EpcommStatus check_hello(EpComm *c, const Hello *all) {
   int ranks = c->options.ranks, each = ranks / c->nodes;
   for (int b = 0; b < ranks; b++) {

@@ -113,7 +113,6 @@ static void place_sections(Pack *p) {
   p->cubins = p->data + s[PACK_CUBINS].offset;
 }
 
-/* Returns whether a section has records first to first + n - 1. */
 static int within(const Pack *p, int section, uint32_t first, uint32_t n) {
   uint32_t count = pack_count(p, section);
   return first <= count && n <= count - first;

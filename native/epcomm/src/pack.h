@@ -12,13 +12,13 @@
 #define PACK_ROUND_BLOCKS 192 /* largest number of blocks in a grid */
 #define PACK_ROUND_WORDS (32 * PACK_ROUND_BLOCKS)
 #define PACK_CLASSES 5
-#define PACK_MOST_RANKS 64 /* over several nodes */
+#define PACK_MOST_RANKS 64
 #define PACK_PURPOSES 4
 #define PACK_NEEDED_PURPOSES 3
 
 enum { PACK_EXPERT, PACK_EXPERT_128, PACK_MASKED, PACK_RANK, PACK_RANK_PACKED, PACK_LAYOUTS }; /* as ep.Layouts */
 enum { PACK_SHARED = 1, PACK_SKIP = 2, PACK_REDUCED = 4, PACK_EXACT = 8, PACK_RAW = 16, PACK_SURVIVORS = 32 };
-enum { PACK_PLACES = 1, PACK_PDL = 1, PACK_NETWORK = 1 }; /* of a config, a launch and a module */
+enum { PACK_PLACES = 1, PACK_PDL = 1, PACK_NETWORK = 1 }; /* flags of a config, a launch and a module */
 
 enum {
   PACK_DTYPES, PACK_STATES, PACK_REGIONS, PACK_MODULES, PACK_LAUNCHES, PACK_CONFIGS, PACK_PLANS, PACK_LOOKUPS,
@@ -98,7 +98,7 @@ typedef struct PackRun {
 } PackRun;
 
 typedef struct Pack {
-  uint8_t *data; /* 16-byte aligned */
+  uint8_t *data;
   const PackHeader *head;
   const PackHosts *hosts; /* NULL on one host */
   const PackDType *dtypes;

@@ -44,7 +44,6 @@ static void list(uint64_t set, char *text, size_t size) {
     if (set >> r & 1) used += (size_t)snprintf(text + used, size - used, used ? ",%d" : "%d", r);
 }
 
-/* Returns the error for a rank that did not come, or waits for another set. */
 static EpcommStatus missing(EpComm *c, uint64_t set, int rank) {
   char mine[128], theirs[128];
   uint64_t other = c->lost->differs[rank];

@@ -12,14 +12,13 @@
 
 struct EpWait {
   uint32_t phase;
-  int32_t expert;  /* global expert, -1 if none */
-  int32_t source;  /* rank, -1 for other blocks of this rank */
+  int32_t expert;
+  int32_t source;
 };
 
 EP_DEVICE uint32_t *ep_abort_word(const EpArgs &a) { return reinterpret_cast<uint32_t *>(a.counters) + EP_COUNTER_ABORT; }
 
 EP_DEVICE bool ep_aborted(const EpArgs &a) { return ld_relaxed_gpu(ep_abort_word(a)) != 0; }
-
 
 /* With EP_SURVIVORS the addresses of heaps are in device memory, so that graphs stay valid when a rank is lost or
  * comes back. ep_narrow_ids has replaced ids of lost ranks by -1. */
@@ -30,7 +29,6 @@ EP_DEVICE bool ep_alive(const EpArgs &a, int rank) { return a.peers[rank] != nul
 EP_DEVICE uint8_t *ep_heap(const EpArgs &a, int rank) { return a.heap[rank]; }
 EP_DEVICE bool ep_alive(const EpArgs &, int) { return true; }
 #endif
-
 
 static const uint32_t EP_SPOIL_WORDS = 256;
 
@@ -60,7 +58,6 @@ EP_DEVICE void ep_spoil(const EpArgs &a) {
   while (ep_spoil_chunk(a, chunk)) chunk += gridDim.x * blockDim.x;
 }
 
-/* Returns whether this rank has given up a wait. */
 EP_DEVICE bool ep_gave_up(const EpArgs &a) { return a.given_up != nullptr && *a.given_up != 0; }
 
 /* Returns true if this rank has given up a wait; the block must then leave. All threads call it. */
@@ -75,7 +72,6 @@ EP_DEVICE bool ep_warp_leaves(const EpArgs &a, uint32_t number) {
   ep_spoil(a);
   return true;
 }
-
 
 /* Ends all waits of the rank. The first caller of the rank writes the fault record. */
 EP_DEVICE void ep_record_fault(const EpArgs &a, EpWait w, uint64_t want, uint64_t got) {
@@ -175,8 +171,8 @@ EP_DEVICE bool ep_drill_drops(const EpArgs &a, int32_t expert) { return a.drop_s
 /* EP_STAGE says when the span reading ends: at the end of the kernel, or when the last warp passes a stage. */
 #define EP_STAGE_END 0
 #define EP_STAGE_READY 1   /* dispatch: all counts have arrived; combine: all ranks have begun this call */
-#define EP_STAGE_SENT 2    /* everything has been sent */
-#define EP_STAGE_ARRIVED 3 /* the last message has arrived */
+#define EP_STAGE_SENT 2
+#define EP_STAGE_ARRIVED 3
 #ifndef EP_STAGE
 #define EP_STAGE EP_STAGE_END
 #endif
@@ -208,7 +204,6 @@ EP_DEVICE uint32_t ep_round(const EpArgs &a) {
 #endif
 }
 
-/* Returns ep_round, or 0 if this rank has given up a wait. */
 EP_DEVICE uint32_t ep_number(const EpArgs &a) {
   const bool gave_up = ep_gave_up(a);
   const uint32_t number = ep_round(a);

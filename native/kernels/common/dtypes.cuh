@@ -35,11 +35,9 @@ __host__ __device__ constexpr uint32_t ep_scale_bytes(int dtype) { return dtype 
 constexpr uint32_t EP_ROW_PAD = EP_ROW_ALIGN;
 constexpr uint32_t EP_SCALE_ROWS = 128;
 
-
 EP_DEVICE float bf16_low(uint32_t pair) { return __uint_as_float(pair << 16); }
 EP_DEVICE float bf16_high(uint32_t pair) { return __uint_as_float(pair & 0xffff0000u); }
 
-/* Rounds two floats to BF16, ties to even. lo goes to the low half. */
 EP_DEVICE uint32_t bf16_pair(float lo, float hi) {
 #ifdef EP_EMULATE
   auto one = [](float x) {
@@ -74,7 +72,6 @@ EP_DEVICE uint4 bf16_pack(const float (&x)[8]) {
   return make_uint4(bf16_pair(x[0], x[1]), bf16_pair(x[2], x[3]), bf16_pair(x[4], x[5]), bf16_pair(x[6], x[7]));
 }
 
-
 /* Returns the e2m1 code of the nearest of 0, .5, 1, 1.5, 2, 3, 4, 6, with the sign of x. Ties go to the even code. */
 EP_DEVICE uint32_t e2m1(float x) {
   float a = fabsf(x);
@@ -104,7 +101,6 @@ EP_DEVICE uint32_t e8m0_even(float amax) {
 /* Returns 2^(127 - code), the exact reciprocal of the scale. */
 EP_DEVICE float e8m0_inverse(uint32_t code) { return __uint_as_float(code < 254u ? (254u - code) << 23 : 0x00400000u); }
 
-/* Returns eight e2m1 codes. Element 2i is in the low four bits of byte i. */
 EP_DEVICE uint32_t e2m1_pack(const float (&x)[8], float factor) {
   uint32_t v = 0;
 #pragma unroll
@@ -180,7 +176,6 @@ EP_DEVICE void ep_quantize_token(const uint16_t *x, uint8_t *slot, float global)
   }
 }
 
-
 struct EpRow {
   int64_t row;
   uint32_t in_group;
@@ -213,7 +208,6 @@ EP_DEVICE void ep_store_scales(uint8_t *out, const uint8_t *scales, EpRow r, int
   }
 }
 
-/* Zeroes the scales of a padding row after a group (NVFP4). */
 template <uint32_t columns>
 EP_DEVICE void ep_zero_scales(uint8_t *out, EpRow r) {
   for (uint32_t c = lane_id(); c < (ep_scales(EP_NVFP4, columns) + 3) / 4; c += 32)

@@ -20,7 +20,6 @@ static const uint32_t EP_TOGETHER = 4;
 static const uint32_t EP_MOST_PEERS = EP_F32_SUMS && EP_THREADS > 512 ? 2 : 4;
 static const uint32_t EP_GROUP = EP_PEERS < EP_MOST_PEERS ? EP_PEERS : EP_MOST_PEERS;
 
-
 /* Sets acc to the weighted sum of the rows of y of top-k positions in `here`, in the order of positions, for the
  * eight elements from byte `column` on. Lane k of route has weight << 32 | row of position k. With `late`, route
  * has no weights yet: weigh waits for them while the first rows are being loaded. Returns false if weigh returned
@@ -53,7 +52,6 @@ EP_DEVICE void partial_sum(const EpArgs &a, uint64_t route, uint32_t column, uin
   partial_sum<false>(a, route, column, here, acc, [](uint64_t *) { return true; });
 }
 
-
 EP_DEVICE bool partial_alone(uint32_t here) { return (here & (here - 1)) == 0; }
 
 /* Returns the slot for a piece from `rank`. `here` has a bit for each top-k position whose expert is on `rank`. */
@@ -64,13 +62,11 @@ EP_DEVICE uint32_t partial_slot(uint32_t rank, uint32_t here, uint32_t piece) {
 }
 EP_DEVICE bool partial_has(uint32_t here, uint32_t piece) { return piece == 0 ? here != 0 : !partial_alone(here); }
 
-/* Returns a piece of a sum: eight BF16, or four f32. */
 EP_DEVICE uint4 partial_pack(const float (&sum)[8], uint32_t piece) {
   if (!EP_F32_SUMS) return bf16_pack(sum);
   const float *x = sum + 4 * piece;
   return make_uint4(__float_as_uint(x[0]), __float_as_uint(x[1]), __float_as_uint(x[2]), __float_as_uint(x[3]));
 }
-
 
 struct PartialSum {
   uint8_t *slots; /* the token's first slot, plus this lane's byte column */
@@ -128,7 +124,6 @@ EP_DEVICE void partial_add_group(const EpArgs &a, PartialSum &s, const PartialGr
   }
 }
 
-/* Returns the finished vector. */
 EP_DEVICE uint4 partial_finish(const EpArgs &a, PartialSum &s) {
   if (a.rank == EP_RANKS - 1) partial_add(s.acc, s.own);
   return bf16_pack(s.acc);

@@ -27,13 +27,11 @@
 #endif
 #endif
 
-
 EP_DEVICE uint32_t lane_id() { return threadIdx.x & 31u; }
 EP_DEVICE uint32_t warp_id() { return threadIdx.x >> 5; }
 EP_DEVICE uint32_t warps_in_block() { return blockDim.x >> 5; }
 
 static const uint32_t EP_FULL_WARP = 0xffffffffu;
-
 
 #ifdef EP_EMULATE
 
@@ -185,7 +183,6 @@ EP_DEVICE uint4 ld_once(const uint4 *p) {
 #endif
 }
 
-
 #ifdef EP_EMULATE
 #define EP_FENCE(scope) EP_DEVICE void fence_acq_rel_##scope() { emul_fence(); }
 #else
@@ -193,7 +190,6 @@ EP_DEVICE uint4 ld_once(const uint4 *p) {
 #endif
 EP_FENCE(gpu)
 EP_FENCE(sys)
-
 
 /* Returns the nanoseconds of the global timer, which on H200 ticks every 32 ns. */
 EP_DEVICE uint64_t globaltimer() {
@@ -220,7 +216,6 @@ EP_DEVICE void spin_pause() {
 #endif
 }
 
-
 /* Waits until the previous kernel of the stream has ended and its writes are visible. Nothing before sm_90. */
 EP_DEVICE void pdl_wait() {
 #if !defined(EP_EMULATE) && EP_ARCH >= 900
@@ -245,7 +240,6 @@ EP_DEVICE void bar_sync(uint32_t id, uint32_t threads) {
 #endif
 }
 
-
 /* Converts to e4m3 (OCP OFP8 1.0) with integer arithmetic, ties to even, saturating at 448. NaN becomes 0x7f. */
 EP_DEVICE uint32_t e4m3_soft(float x) {
   uint32_t bits = __float_as_uint(x);
@@ -262,7 +256,6 @@ EP_DEVICE uint32_t e4m3_soft(float x) {
   return sign | (code > 0x7eu ? 0x7eu : code);
 }
 
-/* Converts two floats; lo goes to the low byte. */
 EP_DEVICE uint32_t cvt_e4m3x2(float hi, float lo) {
 #if !defined(EP_EMULATE) && EP_ARCH >= 890
   uint16_t v;

@@ -5,7 +5,6 @@
 
 #include "ep/signal.cuh"
 
-
 struct EpPair {
   uint32_t local, source;
   int64_t start, end;
@@ -113,14 +112,13 @@ EP_DEVICE void ep_send_pairs(const EpArgs &a) {
   }
 }
 
-
 EP_DEVICE uint32_t ep_chunk_vectors(const EpArgs &a) { return static_cast<uint32_t>(a.chunk_bytes) / 16; }
 EP_DEVICE uint32_t ep_row_chunks(const EpArgs &a) {
   return ceil_div(static_cast<uint32_t>(EP_ROW_BYTES / 16), ep_chunk_vectors(a));
 }
 
 struct EpTerms {
-  const uint4 *rows; /* address of row 0, in all lanes */
+  const uint4 *rows;
   int32_t row;
   float weight;
 };

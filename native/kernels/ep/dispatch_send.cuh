@@ -4,7 +4,6 @@
 
 #include "ep/signal.cuh"
 
-/* Returns the number of parts of a message. One warp copies one part. */
 EP_DEVICE uint32_t ep_message_parts(const EpArgs &a) {
   return EP_COPY == EP_VECTOR && a.chunk_bytes > 0 ? ceil_div(EP_MSG_BYTES, static_cast<uint32_t>(a.chunk_bytes)) : 1;
 }
@@ -212,7 +211,6 @@ EP_DEVICE void ep_monitor_rank(const EpArgs &a, int32_t rank) {
             ep_word(a, rank, EP_D_RANK, EP_RANKS + a.rank), ep_round(a));
 }
 
-/* Monitors this block's destinations, by warp. Counts that wait for copies come last. */
 static __device__ void ep_monitor(const EpArgs &a, uint32_t block, uint32_t blocks) {
   const uint32_t warps = blocks * warps_in_block();
   const uint32_t experts = EP_SKIP_A2A ? EP_LOCAL_EXPERTS : EP_EXPERTS;

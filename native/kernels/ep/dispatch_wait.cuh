@@ -4,7 +4,6 @@
 
 #include "ep/dispatch_send.cuh"
 
-
 struct EpOffsets {
   uint32_t pair_ends[EP_PAIRS];      /* rows of the pairs up to and including this one */
   uint32_t group_rows[EP_GROUPS];    /* padded rows of each group; after the scan, up to and including the group */
@@ -35,7 +34,6 @@ EP_DEVICE bool ep_collect_messages(const EpArgs &a, const EpOffsets &) {
 }
 #endif
 
-/* Waits for all counts and writes them to pair_ends. All threads return the same result. */
 EP_DEVICE bool ep_collect_counts(const EpArgs &a, EpOffsets &o) {
   bool ok = true;
   for (uint32_t i = threadIdx.x; i < EP_PAIRS; i += blockDim.x) {
@@ -60,7 +58,6 @@ EP_DEVICE uint32_t ep_rows_before(const EpOffsets &o, uint32_t local) {
   return local > 0 ? o.pair_ends[local * EP_SOURCES - 1] : 0;
 }
 
-/* Writes row_offsets, expert_ids and scale_offsets. A group begins at a multiple of the dtype's padding. */
 EP_DEVICE void ep_pad_offsets(const EpArgs &a, EpOffsets &o) {
   for (uint32_t g = threadIdx.x; g < EP_GROUPS; g += blockDim.x) {
     const uint32_t rows = EP_SHARED && g == 0
@@ -126,7 +123,6 @@ static __device__ void ep_offsets_block(const EpArgs &a) {
   if (EP_ALGO == EP_DIRECT) ep_publish_pairs(a, o); /* only combine reads the pairs: copying blocks first */
 }
 
-
 EP_DEVICE uint32_t ep_tile_rows(const EpArgs &a) { return static_cast<uint32_t>(a.tile_tokens); }
 
 EP_DEVICE uint32_t ep_first_block(const EpArgs &a, uint32_t group) {
@@ -187,7 +183,6 @@ EP_DEVICE void ep_copy_expert(const EpArgs &a, uint32_t local) {
   }
 }
 
-/* Copies the rows of expert block % EP_LOCAL_EXPERTS, or of several experts if blocks are few. */
 EP_DEVICE void ep_copy_experts(const EpArgs &a, uint32_t block, uint32_t blocks) {
   if (blocks >= EP_LOCAL_EXPERTS) {
     ep_copy_expert(a, block % EP_LOCAL_EXPERTS);
@@ -207,7 +202,6 @@ EP_DEVICE bool ep_await_ready(const EpArgs &a) {
     return ep_await_counter(a, ep_counter(a, EP_READY), {EP_PHASE_DISPATCH_WAIT, -1, -1}, EP_READY_FLAG);
   });
 }
-
 
 /* Waits until every sending block has written its tokens to the send buffer. The last waiting block resets both
  * counters. */

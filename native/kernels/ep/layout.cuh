@@ -68,7 +68,7 @@ constexpr uint32_t EP_NO_EXPERT = 0xffff;
 enum EpCounter {
   EP_READY = 1,        /* EP_READY_FLAG while the copying blocks may run */
   EP_CLEANUP,
-  EP_SHARED_READY,     /* blocks that have staged all their tokens */
+  EP_SHARED_READY,
   EP_SHARED_STARTED,
   EP_CLAIM,
   EP_DONE,
@@ -93,7 +93,6 @@ EP_DEVICE int32_t *ep_counter(const EpArgs &a, uint32_t word) { return a.counter
 
 EP_DEVICE uint64_t send_buf_layout(uint64_t token) { return token * EP_MSG_BYTES; }
 
-/* Returns the offset of a receive slot of dispatch. Under dedup, local_expert is ignored. */
 EP_DEVICE uint64_t recv_buf_layout(uint32_t local_expert, uint32_t source, uint64_t slot, uint64_t max_tokens) {
   if (EP_SKIP_A2A) source = 0;
   if (EP_ALGO == EP_DEDUP) local_expert = 0;

@@ -56,7 +56,7 @@ EP_ENTRY(32, 1) ep_meet(const __grid_constant__ EpMeetArgs a) {
   bool met = false;
   while (!met && globaltimer() - start < a.deadline_ns) {
     const uint64_t answer = ld_acquire_sys(&mine->answer[peer]);
-    const bool there = answer >> 32 == a.token && static_cast<int32_t>(answer & 0xffffffffu) >= a.stage; /* or a later stage */
+    const bool there = answer >> 32 == a.token && static_cast<int32_t>(answer & 0xffffffffu) >= a.stage; /* or later */
     const uint64_t said = a.stage == 1 ? ld_acquire_sys(&mine->hello[peer]) : a.lost->met[peer];
     const bool same = static_cast<uint32_t>(said) == a.set;
     if (said != 0 && said != answered && same) {
@@ -76,7 +76,7 @@ EP_ENTRY(32, 1) ep_meet(const __grid_constant__ EpMeetArgs a) {
 /* Region 0 of ep_agree, one for each slot. Two sets of words, by call number, are enough: a rank writes the words
  * of call n + 2 after this rank's word of call n + 1, and so after this rank has read call n. */
 struct EpAgree {
-  uint64_t said[2][EP_MAX_RANKS]; /* by rank: number << 32 | description of the call */
+  uint64_t said[2][EP_MAX_RANKS];
   uint32_t calls;
 };
 

@@ -17,16 +17,14 @@ static const uint32_t EXPAND_LOADS = 4;
 #define EXPAND_BLOCKS 2
 #endif
 
-/* Returns the number of received rows, or 0 for a wrong number from a faulty dispatch. */
 EP_DEVICE int64_t expand_rows(const uint32_t *received, int32_t most) {
   const uint32_t rows = *received;
   return rows <= static_cast<uint32_t>(most) ? rows : 0;
 }
 
-
 struct ExpandCounts {
   uint32_t all[NORMAL_MOST];
-  uint32_t next[NORMAL_MOST]; /* next free row of each expert in this block's run */
+  uint32_t next[NORMAL_MOST];
   uint32_t ends[NORMAL_MOST];
   int32_t ids[EXPAND_THREADS];
 };
@@ -107,7 +105,6 @@ EP_ENTRY(512, 1) ep_places(const __grid_constant__ EpPlacesArgs a) {
   expand_mark_padding(a, rows * a.topk, s);
 }
 
-
 EP_DEVICE void expand_row(const EpExpandArgs &a, int64_t row) {
   const int32_t slot = lane_id() < static_cast<uint32_t>(a.topk) ? a.slots[row * a.topk + lane_id()] : -1;
   const uint32_t owners = __ballot_sync(EP_FULL_WARP, slot >= 0), vectors = static_cast<uint32_t>(a.row_bytes) / 16;
@@ -150,7 +147,6 @@ EP_ENTRY(512, EXPAND_BLOCKS) ep_expand(const __grid_constant__ EpExpandArgs a) {
     for (uint32_t todo = a.zeros ? __ballot_sync(EP_FULL_WARP, padding) : 0; todo != 0; todo &= todo - 1) expand_zero(a, base + __ffs(todo) - 1);
   }
 }
-
 
 EP_DEVICE void expand_fold_row(const EpFoldArgs &a, int64_t row) {
   const bool has = lane_id() < static_cast<uint32_t>(a.topk);

@@ -32,7 +32,6 @@ EP_DEVICE void normal_begin() {
   pdl_launch();
 }
 
-
 EP_DEVICE void normal_count_experts(const EpLayoutArgs &a, int32_t first, int32_t (&counts)[NORMAL_EXPERTS]) {
   if (threadIdx.x < NORMAL_EXPERTS) counts[threadIdx.x] = 0;
   __syncthreads();
@@ -77,7 +76,6 @@ EP_ENTRY(1024, 1) ep_layout(const __grid_constant__ EpLayoutArgs a) {
   }
 }
 
-
 EP_DEVICE EpArgs normal_args(const EpMeeting &m) {
   EpArgs a = {};
   a.rank = m.rank;
@@ -112,9 +110,8 @@ EP_DEVICE bool normal_wait(const EpMeeting &m, const uint64_t *p, uint32_t call,
   return true;
 }
 
-
 struct NormalCounts {
-  uint32_t rows[EP_MAX_RANKS][EP_MAX_RANKS]; /* [source][rank]: rows that the source sends to the rank */
+  uint32_t rows[EP_MAX_RANKS][EP_MAX_RANKS];
   uint32_t experts[NORMAL_MOST];
   uint32_t fullest, failed;
 };
@@ -179,7 +176,6 @@ EP_DEVICE void normal_tell(const EpAnnounceArgs &a, const NormalCounts &s) {
   if (threadIdx.x == 0) st_release_sys(a.told, a.ticket);
 }
 
-/* Writes zero counts for a call that gave up, so that no rows are expected. */
 EP_DEVICE void normal_tell_none(const EpAnnounceArgs &a) {
   for (int32_t i = static_cast<int32_t>(threadIdx.x); i < a.meeting.ranks * a.meeting.ranks; i += static_cast<int32_t>(blockDim.x)) a.before[i] = 0;
 }
@@ -204,7 +200,6 @@ EP_DEVICE void normal_exchange(const EpAnnounceArgs &a, NormalCounts &s) {
     normal_tell(a, s);
   }
 }
-
 
 EP_DEVICE int32_t normal_narrow(const EpAnnounceArgs &a, int32_t token, int32_t k) {
   if (a.ids == nullptr)
@@ -240,7 +235,6 @@ EP_ENTRY(1024, 1) ep_add_counts(const __grid_constant__ EpAddArgs a) {
   for (int32_t i = static_cast<int32_t>(threadIdx.x); i < a.n; i += static_cast<int32_t>(blockDim.x)) a.to[i] += static_cast<int32_t>(a.counts[i]);
 }
 
-
 EP_ENTRY(1024, 1) ep_received(const __grid_constant__ EpReceivedArgs a) {
   normal_begin();
   const int32_t came = static_cast<int32_t>(a.row_offsets[a.ranks]), each = a.given > 0 ? a.given : 1;
@@ -253,7 +247,6 @@ EP_ENTRY(1024, 1) ep_received(const __grid_constant__ EpReceivedArgs a) {
     if (a.cut != nullptr) a.cut[i] = there ? __uint_as_float(a.weights[from]) : 0.0f;
   }
 }
-
 
 EP_DEVICE void normal_send_weights(const EpReturnArgs &a, uint32_t call, int64_t first, int64_t step) {
   const EpMeeting &m = a.meeting;
@@ -277,7 +270,6 @@ EP_DEVICE uint32_t normal_mask(const EpReturnArgs &a, int64_t token) {
   return mask;
 }
 
-/* Waits for the weights of this rank's tokens and sums them over ranks. Returns false if it gave up. */
 EP_DEVICE bool normal_sum_weights(const EpReturnArgs &a, uint32_t call, int64_t first, int64_t step) {
   const EpMeeting &m = a.meeting;
   for (int64_t i = first; i < static_cast<int64_t>(a.tokens) * a.given; i += step) {

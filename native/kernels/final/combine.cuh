@@ -45,7 +45,6 @@ EP_DEVICE bool fin_wait_slots(const EpArgs &a, const EpCall &c, uint32_t token, 
 #include "final/combine_slots.cuh"
 #endif
 
-
 /* Waits until all ranks have begun this call, and so have read the previous call's slots, which this call fills.
  * Every sending warp calls it. */
 EP_DEVICE bool fin_wait_started(const EpArgs &a, const EpCall &c) {

@@ -1,7 +1,6 @@
 /* The parts of combine_final for own=registers. Ranks send only partial sums, see common/partial.cuh. */
 #pragma once
 
-
 /* Adds one step that has arrived, and sends the sum after the last row. A single row is sent as it is. */
 EP_DEVICE void fin_partial_step(const EpArgs &a, const EpCall &c, const FinReturn &r, uint32_t here, FinWalk w,
                                 const uint4 (&data)[FIN_WIDTH], float (&acc)[FIN_WIDTH][8]) {
@@ -31,8 +30,6 @@ EP_DEVICE void fin_send_message(const EpArgs &a, const EpCall &c, const FinRetur
   st_relaxed_sys(fin_flag(a, r.source, r.token, a.rank), c.number);
 }
 
-
-/* Loads the sums from the ranks of a group, all in flight together. */
 EP_DEVICE void fin_load_group(const EpArgs &a, const PartialSum &s, PartialGroup &g) {
 #pragma unroll
   for (uint32_t i = 0; i < EP_GROUP; i++)

@@ -15,7 +15,7 @@ struct FinShared {
   uint32_t base[EP_EXPERTS];  /* output row of this block's first token for each expert */
   uint32_t start[EP_EXPERTS]; /* first row of each expert's group; at first, this block's rows */
   uint32_t tokens[EP_RANKS];
-  uint32_t rows; /* rows of this rank's output, with padding */
+  uint32_t rows;
   uint32_t failed;
   uint8_t *to[EP_THREADS / 32][FIN_COPIES];
 };
@@ -83,7 +83,6 @@ EP_DEVICE void fin_signal(const EpArgs &a, const EpCall &c, const FinShared &s) 
   }
 }
 
-/* Numbers the block's rows for each expert, in the order of tokens, while counts are under way. */
 EP_DEVICE void fin_place(const EpArgs &a, const EpCall &c, FinShared &s) {
   if (c.warp >= fin_count_warps(c)) return;
   FinRun run = fin_warp_ids(a, c);
@@ -125,7 +124,6 @@ EP_DEVICE bool fin_wait_count(const EpArgs &a, const EpCall &c, uint32_t word, u
   }
 }
 
-/* Replaces start[e], the rows of expert e, by its first row. */
 EP_DEVICE void fin_scan_groups(const EpArgs &a, const EpCall &c, FinShared &s) {
   for (uint32_t r = c.warp; r < EP_RANKS; r += c.warps) {
     uint32_t carry = 0;

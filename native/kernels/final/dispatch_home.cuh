@@ -13,7 +13,6 @@ struct FinHomeShared {
   uint32_t sent[EP_THREADS / 32];        /* tokens whose share each warp has stored */
 };
 
-
 /* Counts all ids of this rank and sends the counts, then counts the ids of the block's own tokens. The last
  * sending block calls it; other blocks do only the second step. */
 EP_DEVICE void fin_count_all(const EpArgs &a, const EpCall &c, FinShared &s) {
@@ -103,7 +102,6 @@ EP_DEVICE void fin_send_home(const EpArgs &a, const EpCall &c, FinHomeShared &h,
   fin_scales_home(a, c, token, p, g.here, scales);
 }
 
-
 /* With EP_TEAM above 1, that many warps (a team) send a token together, and other warps end it. A block's tokens
  * then arrive one after the other, and rows are copied while later tokens are being sent. A team does not wait for
  * the fence of the previous token. */
@@ -116,7 +114,6 @@ EP_DEVICE FinTeams fin_teams(const EpCall &c) {
   return {teams, senders, min(FIN_ENDERS, c.warps - senders)};
 }
 
-/* Units of 32 vectors of a token, which the warps of a team take in turn. */
 static const uint32_t FIN_UNITS = (EP_VECTORS + 31) / 32;
 EP_DEVICE FinStep fin_load_share(const EpArgs &a, const EpCall &c, uint32_t token, uint32_t unit) {
   const uint16_t *x = a.x + static_cast<uint64_t>(token) * EP_HIDDEN;
@@ -180,7 +177,6 @@ EP_DEVICE void fin_team_send(const EpArgs &a, const EpCall &c, FinHomeShared &h,
   }
 }
 
-/* Waits until all warps of a team have stored their shares of the team's first `tokens` tokens. */
 EP_DEVICE bool fin_wait_team(const EpArgs &a, const EpCall &c, FinHomeShared &h, uint32_t team, uint32_t tokens) {
   const uint32_t *sent = &h.sent[team * EP_TEAM + (c.lane < EP_TEAM ? c.lane : 0)];
   EpSpin spin;
@@ -227,7 +223,6 @@ EP_DEVICE void fin_home_async(const EpArgs &a, const EpCall &c, FinHomeShared &h
   fin_home_send(a, c, h);
   ep_span_stage(a, EP_STAGE_SENT);
 }
-
 
 /* The receiving warps, and this warp's number among them. In a block with teams, sending warps do not receive, and
  * warps that end tokens come last. */

@@ -5,7 +5,6 @@
  * rows. 1: it is sent once for each expert, and receivers need fewer SMs. */
 #include "final/scales.cuh"
 
-
 static const uint32_t FIN_STEP = EP_DTYPE == EP_FP8 ? 2 : 4;
 static const uint32_t FIN_DEPTH = EP_THREADS > 768 ? 4 : 8;          /* vectors of a lane in flight in copies */
 
@@ -109,7 +108,6 @@ EP_DEVICE void fin_dispatch_async(const EpArgs &a, const EpCall &c, FinShared &s
   ep_span_stage(a, EP_STAGE_SENT);
 }
 
-
 #ifdef EP_TEAM
 static const bool FIN_HOME = true;
 #else
@@ -158,8 +156,6 @@ EP_DEVICE void fin_duplicate(const EpArgs &a, const EpCall &c, uint32_t here, ui
   }
 }
 
-/* Completes one token: waits for its header, copies its row to its other experts' rows, places scales, and empties
- * the header. */
 EP_DEVICE bool fin_complete(const EpArgs &a, const EpCall &c, FinMessage m) {
   uint64_t *header = fin_words(a, a.rank, FIN_HEADERS, m.source, m.token);
   uint64_t word = FIN_NOWHERE;

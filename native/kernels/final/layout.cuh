@@ -36,8 +36,6 @@ static const uint32_t FIN_NOWHERE = 0xfffffffeu;
 static const uint32_t FIN_SCALE_BYTES = ep_up(EP_TOKEN_SCALES * 4, 16);
 static const uint32_t FIN_SLOTS = EP_RANKS > EP_TOPK ? EP_RANKS : EP_TOPK;
 
-/* These functions return the number of receiving blocks, this warp's number among their warps, and the number of
- * these warps. */
 EP_DEVICE uint32_t fin_receiving_blocks(const EpCall &c) { return c.receivers == 0 ? c.senders : c.receivers; }
 EP_DEVICE uint32_t fin_receiver(const EpCall &c) {
   uint32_t block = c.receivers == 0 ? c.block : c.block - c.senders;

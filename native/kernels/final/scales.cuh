@@ -13,7 +13,6 @@ struct FinMessage {
   bool exists;
 };
 
-
 static const int FIN_LANE_SCALES = (EP_TOKEN_SCALES + 31) / 32;
 struct FinScales {
   uint32_t bits[FIN_LANE_SCALES + 1]; /* one more: some dtypes have no scales */
@@ -35,7 +34,6 @@ EP_DEVICE void fin_place_scales(const EpArgs &a, const EpCall &c, const FinScale
   }
 }
 
-
 /* Records the token of a row. A plain store is enough, because fin_meet comes before the reads. */
 EP_DEVICE void fin_note_origin(const EpArgs &a, FinMessage m, uint32_t row) {
   fin_origins(a)[row] = m.source * static_cast<uint32_t>(a.max_tokens) + m.token;
@@ -47,7 +45,6 @@ EP_DEVICE void fin_begin(const EpArgs &a, const EpCall &c, FinShared &s) {
   if (c.block == 0 && c.number != 0) *fin_met(a, c.number + 1) = 0;
 }
 
-/* Counts this block and, if `waits` is true, waits until `blocks` blocks have placed their rows. */
 EP_DEVICE void fin_meet(const EpArgs &a, const EpCall &c, FinShared &s, uint32_t blocks, bool waits) {
   __syncthreads();
   if (threadIdx.x == 0) {

@@ -20,7 +20,6 @@ EP_DEVICE uint32_t ll_polled(const EpArgs &a, int32_t id, uint32_t) {
 
 static const uint32_t LH_FAR_RANKS = EP_RANKS - EP_PER_NODE;
 
-
 /* Tells every rank that this rank began a call. Then waits until every rank has begun the previous call, and so
  * has emptied the slots that this call fills. */
 static __device__ bool lh_begin(const EpArgs &a, const LlCall &c) {
@@ -87,7 +86,6 @@ static __device__ bool lh_combine_send(const EpArgs &a, const LlCall &c) {
   ep_span_stage(a, EP_STAGE_SENT);
   return true;
 }
-
 
 EP_DEVICE bool lh_await_far(const EpArgs &a, const LlCall &c, uint32_t token, int32_t id) {
   bool ok = true;

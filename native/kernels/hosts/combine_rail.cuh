@@ -19,7 +19,6 @@
 /* Returns whether hosts send sums. Without router weights each row has to be sent. */
 EP_DEVICE bool ep_sums_by_host(const EpArgs &a) { return EP_ROUTE == EP_ROUTE_RAIL && EP_NODES > 1 && a.weights != nullptr; }
 
-
 EP_DEVICE uint64_t ep_rail_token(const EpArgs &a, int32_t node, uint64_t token) {
   return static_cast<uint64_t>(node) * static_cast<uint64_t>(a.max_tokens) + token;
 }
@@ -29,7 +28,6 @@ EP_DEVICE uint64_t ep_gather_at(const EpArgs &a, int32_t node, uint64_t token, u
 EP_DEVICE uint64_t ep_sum_at(const EpArgs &a, int32_t node, uint64_t token) {
   return a.region[EP_H_SUMS] + ep_rail_token(a, node, token) * 2 * EP_ROW_BYTES;
 }
-/* Returns the offset of a host's recipe (the ids and weights of its tokens), a multiple of 16. */
 EP_DEVICE uint64_t ep_recipe_at(const EpArgs &a, int32_t node) {
   return a.region[EP_H_RECIPE] + static_cast<uint64_t>(node) * ((8ull * static_cast<uint64_t>(a.max_tokens) * EP_TOPK + 15) / 16 * 16);
 }
@@ -43,7 +41,6 @@ EP_DEVICE uint64_t ep_gather_word(const EpArgs &a, int32_t node, uint64_t token,
   const uint64_t sums = EP_NODES * static_cast<uint64_t>(a.max_tokens);
   return ep_host_at(a, EP_H_RAIL_WORDS, EP_NODES + sums + ep_rail_token(a, node, token) * EP_TOPK + k);
 }
-
 
 /* Sends weight << 32 | expert of every selection to this rank's collectors, with one block. The sent copy stays
  * until the next call. */
@@ -66,7 +63,6 @@ EP_DEVICE EpTarget ep_collector_target(const EpArgs &a, int32_t source, uint64_t
   const int32_t collector = ep_node_of(a.rank) * EP_PER_NODE + source % EP_PER_NODE, node = ep_node_of(source);
   return {collector, EP_NET_SET, ep_gather_at(a, node, token, k), ep_gather_word(a, node, token, k), ep_round(a)};
 }
-
 
 /* Adds one vector of the rows at the top-k positions in `which` to acc, in the order of positions. Lane k has the
  * address of the row of position k, and its weight. */
@@ -102,9 +98,6 @@ EP_DEVICE void ep_add_sum(PartialSum &s, const uint8_t *from, uint32_t vector) {
   partial_add_pieces(s, ~0u, pieces);
 }
 
-
-/* Waits for the rows of a token of host `node` on this host, sums them in place, and puts the sum to the token's
- * rank, with one warp. */
 EP_DEVICE bool ep_collect_token(const EpArgs &a, int32_t node, uint32_t token, uint32_t call) {
   const uint32_t k = lane_id();
   const uint64_t *recipe = ep_own_word(a, ep_recipe_at(a, node)) + static_cast<uint64_t>(token) * EP_TOPK;
@@ -134,7 +127,7 @@ EP_DEVICE bool ep_collect_token(const EpArgs &a, int32_t node, uint32_t token, u
   return true;
 }
 
-/* Collects all tokens of other hosts, from the next host on. Warps take tokens in turn. */
+/* Collects all tokens of other hosts, from the next host on. */
 static __device__ bool ep_collect(const EpArgs &a, uint32_t block, uint32_t blocks) {
   const uint32_t call = ep_round(a);
   for (int32_t turn = 1; turn < EP_NODES; turn++) {
@@ -150,7 +143,6 @@ static __device__ bool ep_collect(const EpArgs &a, uint32_t block, uint32_t bloc
   }
   return true;
 }
-
 
 /* The parts of a token's sum. Lane k has the address of top-k position k's part. A position in neither mask is
  * masked, or part of another position's sum. */
@@ -177,7 +169,6 @@ EP_DEVICE bool ep_await_parts(const EpArgs &a, int64_t token, EpParts *p) {
   return __all_sync(EP_FULL_WARP, ok);
 }
 
-/* Finishes one chunk of one token, with one warp: adds rows in top-k order, then the sums of hosts. */
 EP_DEVICE bool ep_finish_chunk(const EpArgs &a, int64_t token, uint32_t chunk) {
   EpParts p;
   if (!ep_await_parts(a, token, &p)) return false;

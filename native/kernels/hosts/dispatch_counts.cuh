@@ -2,7 +2,6 @@
  * parameters. Between two dispatches, all ranks must make a combine or a barrier. */
 #include "hosts/dispatch_send.cuh"
 
-
 /* Forwards message `slot` of host `node` to the ranks of this host that have its experts, with one warp. */
 EP_DEVICE bool ep_forward_message(const EpArgs &a, int32_t node, uint32_t slot, uint32_t call) {
   const uint64_t at = static_cast<uint64_t>(node) * static_cast<uint64_t>(a.max_tokens) + slot;
@@ -56,7 +55,6 @@ EP_DEVICE bool ep_forward(const EpArgs &a, uint32_t block, uint32_t blocks) {
   }
   return true;
 }
-
 
 EP_DEVICE bool ep_collect_messages(const EpArgs &a, const EpOffsets &o) {
   ep_span_stage(a, EP_STAGE_READY);

@@ -6,7 +6,6 @@
 static const uint32_t LH_PART = EP_PART_BYTES / LL_WARP_BYTES;
 static const uint32_t LH_PARTS = (EP_VECTORS + 32 * LH_PART - 1) / (32 * LH_PART);
 
-
 struct LhArrived {
   uint32_t rows[EP_RANKS][EP_LOCAL_EXPERTS];
   uint32_t messages[EP_RANKS];
@@ -18,7 +17,6 @@ EP_DEVICE uint32_t *lh_arrived(LhArrived &s, uint32_t source, uint32_t word) {
   return word < LL_COUNT_WORDS ? &s.messages[source] : &s.relayed[source];
 }
 
-/* Waits for the counts of far sources (ranks of other hosts), one in each thread. */
 EP_DEVICE bool lh_await_far_counts(const EpArgs &a, const LlCall &c) {
   bool ok = true;
   for (uint32_t source = threadIdx.x; source < EP_RANKS; source += blockDim.x) {
@@ -47,9 +45,8 @@ static __device__ bool lh_await_counts(const EpArgs &a, const LlCall &c, LhArriv
   return true;
 }
 
-
 struct LhPart {
-  uint32_t source, message, first; /* first: this lane's first vector */
+  uint32_t source, message, first;
   uint64_t head;
   uint4 data[LH_PART];
   uint32_t scale[LH_PART];
@@ -115,7 +112,6 @@ EP_DEVICE void lh_copy_part(const EpArgs &a, const LlCall &c, const LhArrived &s
   a.src_info[2 * static_cast<uint64_t>(row) + 1] = static_cast<int32_t>(c.lane);
 }
 
-
 static const uint32_t LH_FAR_HOSTS = EP_NODES > 1 ? EP_NODES - 1 : 1;
 
 /* Returns the rank with this rank's place on the host that comes n + 1 hosts after this one; host 0 follows the
@@ -157,7 +153,6 @@ EP_DEVICE bool lh_forward(const EpArgs &a, const LlCall &c, const LhArrived &s) 
   }
   return true;
 }
-
 
 EP_DEVICE bool lh_take(const EpArgs &a, const LlCall &c, LhPart &p) {
   uint8_t *slot = ep_own_heap(a) + lh_slot(a, c.number, p.source, p.message);

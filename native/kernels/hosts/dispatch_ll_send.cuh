@@ -19,7 +19,6 @@ EP_DEVICE bool lh_loses_message(const EpArgs &a, int32_t rank) {
   return EP_ROUTE == EP_ROUTE_RAIL && a.drop_signal > 0 && ep_node_of(lh_owner(a.drop_signal - 1)) == ep_node_of(rank);
 }
 
-
 struct LhCounted {
   uint32_t rows[EP_EXPERTS];
   uint32_t messages[EP_RANKS];
@@ -74,13 +73,12 @@ static __device__ void lh_announce(const EpArgs &a, const LlCall &c) {
   }
 }
 
-
 /* Lane k: the message and header word for top-k position k. Lane EP_TOPK: the header's last word. */
 struct LhTarget {
   int32_t rank;     /* receiver of the message that this position begins, or -1 */
   uint32_t message;
   int32_t put;      /* receiver of the put that this position begins, or -1 */
-  uint32_t number;  /* number of the put's message at the receiver */
+  uint32_t number;
   uint64_t head;
 };
 
@@ -159,8 +157,7 @@ EP_DEVICE void lh_send_header(const EpArgs &a, const LlCall &c, const LhTarget &
   }
 }
 
-/* Sends a token's vectors to every near rank and, for far ranks, copies them to LH_SEND. Each thread of the block
- * handles one vector at a time. */
+/* Sends a token's vectors to every near rank and, for far ranks, copies them to LH_SEND. */
 EP_DEVICE void lh_send_vectors(const EpArgs &a, const LlCall &c, const LhTarget &t, uint32_t token, uint32_t near, bool far) {
   for (uint32_t first = 32 * c.warp; first < EP_VECTORS; first += blockDim.x) {
     const uint32_t vector = first + c.lane;

@@ -63,8 +63,6 @@ EP_DEVICE void ep_send_copies(const EpArgs &a, const uint8_t *message, const EpD
   }
 }
 
-/* Announces the tokens of this block's experts and, under EP_ROUTE_RAIL, the messages for hosts, with one warp
- * each. */
 static __device__ void ep_announce(const EpArgs &a, uint32_t block, uint32_t blocks) {
   const uint32_t call = ep_round(a);
   const uint32_t items = EP_EXPERTS + (EP_ROUTE == EP_ROUTE_RAIL ? EP_NODES : 0);

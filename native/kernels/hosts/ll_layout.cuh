@@ -68,7 +68,6 @@ static const uint32_t LH_AWAITED = LL_COUNT_WORDS + (EP_ROUTE == EP_ROUTE_RAIL ?
 static const uint32_t LH_COUNT_WORDS = ep_up(LL_COUNT_WORDS + 1, 2);
 static const uint32_t LH_ROW = 2 * EP_HIDDEN;
 
-
 EP_DEVICE uint64_t lh_counts(const EpArgs &a, uint32_t call, uint32_t rank) {
   return a.region[LH_COUNTS] + 8ull * (call % 3 * EP_RANKS + rank) * LH_COUNT_WORDS;
 }
@@ -109,7 +108,6 @@ EP_DEVICE uint64_t lh_return(const EpArgs &a, uint32_t call, uint32_t token, uin
 EP_DEVICE uint64_t lh_return_flag(const EpArgs &a, uint32_t call, uint32_t token, uint32_t k) {
   return a.region[LH_RETURN_FLAG] + 8 * lh_place(a, call, token, k);
 }
-
 
 EP_DEVICE uint64_t *lh_route(const EpArgs &a, uint32_t source, uint32_t message) {
   return ep_own_word(a, a.region[LH_ROUTE]) + LH_HEAD * lh_message(a, 0, source, message);

@@ -13,7 +13,6 @@
 
 EP_DEVICE uint8_t *ep_own_heap(const EpArgs &a) { return a.heap[0]; }
 
-/* Returns the address of another rank's heap on this GPU; null on another host. */
 EP_DEVICE uint8_t *ep_peer_heap(const EpArgs &a, int32_t rank) { return reinterpret_cast<uint8_t *const *>(a.heap[1])[rank]; }
 
 EP_DEVICE uint64_t ep_aligned_at(const EpArgs &a, int32_t from) {
@@ -25,7 +24,7 @@ EP_DEVICE uint64_t *ep_own_word(const EpArgs &a, uint64_t offset) { return reint
 /* A copy's target: a rank, an offset, and the word that changes once the bytes have arrived. */
 struct EpTarget {
   int32_t rank;
-  int32_t op;   /* EP_NET_ADD or EP_NET_SET */
+  int32_t op;
   uint64_t to;
   uint64_t word;
   uint64_t value;
@@ -97,10 +96,8 @@ EP_DEVICE bool ep_wait_call(const EpArgs &a, uint64_t word, EpWait what, uint32_
   return ep_wait_for(a, word, what, call, got, [call, shift](uint64_t v) { return static_cast<uint32_t>(v >> shift) == call; });
 }
 
-/* Returns an announcement: the number of a call in the upper half, a count in the lower. */
 EP_DEVICE uint64_t ep_announcement(uint32_t call, uint32_t count) { return static_cast<uint64_t>(call) << 32 | count; }
 
-/* Waits for the announcement of a call, and stores its count in *count. One thread calls it. */
 EP_DEVICE bool ep_await_announced(const EpArgs &a, uint64_t word, EpWait what, uint32_t call, uint32_t *count) {
   uint64_t got;
   if (!ep_wait_call(a, word, what, call, 32, &got)) return false;

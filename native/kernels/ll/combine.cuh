@@ -21,7 +21,6 @@
 
 static const uint32_t LL_SOURCES = EP_RANKS - LL_PEERS;
 
-/* Returns unit number `unit`. Consecutive units go to different ranks, from the next rank on. */
 EP_DEVICE LlReturn ll_return_unit(const EpArgs &a, uint32_t unit) {
   LlReturn r;
   r.source = (unit + static_cast<uint32_t>(a.rank) + 1) % EP_RANKS;
@@ -47,7 +46,6 @@ EP_DEVICE uint32_t ll_returners(const EpArgs &a, const LlCall &c) {
 #else
 #include "ll/combine_slots.cuh"
 #endif
-
 
 /* The first loads of a warp, issued together with the load of the call's number, because a short call cannot wait
  * for them in turn. */

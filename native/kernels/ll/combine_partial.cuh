@@ -2,7 +2,6 @@
  * their own tokens in registers. */
 #pragma once
 
-
 /* Sends eight elements of the sum, or of the only row. ep_canonical replaces a NaN of all ones, which would mean
  * an empty slot. */
 EP_DEVICE bool ll_send_back(const EpArgs &a, const LlCall &c, LlReturn r, const LlRoute &route, uint32_t here) {
@@ -26,7 +25,6 @@ EP_DEVICE bool ll_send_back(const EpArgs &a, const LlCall &c, LlReturn r, const 
     if (inside) st_relaxed_sys(slot(p), ep_canonical(partial_pack(sum, p)));
   return true;
 }
-
 
 /* Polls the slots of a group of ranks until all have arrived. It also reads unused slots, to avoid a branch
  * between the loads. */

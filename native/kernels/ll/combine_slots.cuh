@@ -8,7 +8,6 @@ static const uint32_t LL_BATCH = LL_TERMS < 8 ? LL_TERMS : 8;    /* vectors that
  * blocks a thread has registers for only two. */
 static const uint32_t LL_ROWS = LL_STEP > 1 ? 1 : EP_THREADS > 512 || EP_RANKS > 2 ? 2 : 4;
 
-
 /* This lane's vectors of one chunk of up to LL_ROWS rows of y, at the top-k positions in `left`. If there are
  * fewer rows, the first is loaded again, to avoid a branch between the loads. */
 struct LlRows {
@@ -85,7 +84,6 @@ EP_DEVICE bool ll_send_back(const EpArgs &a, const LlCall &c, LlReturn r, const 
   return true;
 }
 
-
 /* Returns the slots of a token that will be filled, bit i for slot i: a rank, or with EP_DIRECT a top-k position. */
 EP_DEVICE uint32_t ll_slots_used(uint32_t lane, int32_t id) {
   if (EP_DIRECT) return __ballot_sync(EP_FULL_WARP, id >= 0);
@@ -108,7 +106,6 @@ EP_DEVICE bool ll_lacks(const LlBatch &b, uint32_t i, uint4 data) {
   return (ep_largest(data) == EP_SENTINEL) & ((b.used >> i & 1u) != 0);
 }
 
-/* Describes the wait: the first slot whose vector has not arrived in the first lane of `missing`. */
 EP_DEVICE EpWait ll_missing_term(const LlBatch &b, uint32_t missing, const uint4 (&data)[LL_BATCH], int32_t id) {
   uint32_t slot = b.first;
 #pragma unroll
@@ -135,8 +132,6 @@ EP_DEVICE bool ll_wait_batch(const EpArgs &a, const LlBatch &b, int32_t id, uint
   }
 }
 
-/* Sums one vector of one token in the order of slots, and empties the slots. Lane k has expert and weight of top-k
- * position k. */
 EP_DEVICE bool ll_reduce(const EpArgs &a, const LlCall &c, uint32_t token, int32_t id, float weight, uint32_t column) {
   uint32_t used = ll_slots_used(c.lane, id), polled = ll_polled(a, id, used);
   bool inside = ll_in_row(column);

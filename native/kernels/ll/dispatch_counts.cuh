@@ -22,10 +22,9 @@ struct LlShared {
   uint32_t selected[EP_EXPERTS]; /* tokens for each expert; only in the counting block */
   uint32_t rows[EP_RANKS][EP_LOCAL_EXPERTS]; /* rows received; after ll_offsets the first row of each segment */
   uint32_t tokens[EP_RANKS];
-  uint32_t failed; /* 1: a count never arrived */
-  uint32_t ready;  /* 1: rows and tokens are complete */
+  uint32_t failed;
+  uint32_t ready;
 };
-
 
 /* Counts this rank's tokens for each expert and sends each rank its counts, with `threads` threads of one block.
  * This thread is number `i`. */
@@ -160,7 +159,6 @@ EP_DEVICE void ll_clear_headers(const EpArgs &a, const LlCall &c) {
   ll_clear_beside(a, c);
 }
 
-
 EP_DEVICE bool ll_wait_count(const EpArgs &a, const LlCall &c, int source, uint32_t word, uint32_t *count) {
   const uint64_t *p = ll_counts(a, a.rank, c.number, source) + word;
   int32_t expert = word < EP_LOCAL_EXPERTS ? static_cast<int32_t>(a.rank * EP_LOCAL_EXPERTS + word) : -1;
@@ -201,8 +199,8 @@ EP_DEVICE void ll_wait_counts(const EpArgs &a, const LlCall &c, LlShared &s, uin
 
 struct LlPart {
   uint32_t source, token, first;
-  uint64_t head;                 /* lane k: header word of top-k position k */
-  uint32_t here;                 /* bit k: position k has its expert on this rank */
+  uint64_t head;
+  uint32_t here;
   uint4 data[LL_PART];
   uint32_t scale[LL_PART];
 };
@@ -263,7 +261,6 @@ EP_DEVICE void ll_copy_part(const EpArgs &a, const LlCall &c, const LlShared &s,
   if (p.first == c.lane && c.lane < EP_TOPK) ll_keep_route(a, p.source, p.token, c.lane, p.head, mine ? row : LL_NOWHERE);
 }
 
-/* Records for combine that a token has no expert on this rank. */
 EP_DEVICE void ll_route_nowhere(const EpArgs &a, const LlCall &c, const LlPart &p) {
   if (p.first == c.lane && c.lane < EP_TOPK) ll_keep_route(a, p.source, p.token, c.lane, 0, LL_NOWHERE);
 }

@@ -52,7 +52,6 @@ EP_DEVICE uint32_t ll_mark(uint32_t source, uint32_t token, uint32_t expert) {
  * arrived. */
 static const uint32_t LL_LOST = 0xffffffffu;
 
-
 EP_DEVICE bool ll_needs_ids(const LlCall &c, uint32_t tokens) {
   return c.block < tokens * EP_RANKS * LL_PARTS || c.block == c.blocks - 1;
 }
@@ -61,7 +60,7 @@ EP_DEVICE bool ll_needs_ids(const LlCall &c, uint32_t tokens) {
  * rank. */
 struct LlArrivals {
   uint32_t tokens; /* lane r: tokens of rank r % EP_RANKS; 0 if not known yet */
-  uint32_t end;    /* the largest number of tokens of a rank, as far as known */
+  uint32_t end;
   bool reads;
 };
 
@@ -175,8 +174,6 @@ EP_DEVICE uint32_t ll_gather(const EpArgs &a, const LlCall &c, LlShared &s, uint
   return s.failed ? LL_LOST : 1 + most;
 }
 
-/* Turns counts into the first row of every (source, expert) segment, with one warp. A lane has neighbouring
- * experts. */
 EP_DEVICE void ll_place_segments(const EpArgs &a, LlShared &s, uint32_t lane, bool publish) {
   uint32_t count[LL_LANE_EXPERTS][EP_RANKS], padded[LL_LANE_EXPERTS], rows = 0;
 #pragma unroll
@@ -212,7 +209,6 @@ EP_DEVICE void ll_gather_and_place(const EpArgs &a, const LlCall &c, LlShared &s
   __syncwarp();
   if (c.lane == 0) st_release_cta(&s.ready, ready);
 }
-
 
 /* Waits until the gathering warps have found the rows' positions. Returns the largest number of tokens of a rank,
  * or 0 if a count or a header never arrived. */

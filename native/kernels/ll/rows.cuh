@@ -27,7 +27,6 @@ EP_DEVICE uint32_t *ll_row_scales(const EpArgs &a, uint64_t row, uint32_t, int) 
 }
 EP_DEVICE int64_t ll_scale_step(const EpArgs &a) { return a.max_rows; }
 
-/* Keeps the route of a row for combine. `head` is the header word of top-k position k. */
 EP_DEVICE void ll_keep_route(const EpArgs &a, uint32_t source, uint32_t token, uint32_t k, uint64_t head, uint32_t row) {
   ll_route(a, source, token)[k] = head >> 32 << 32 | row;
 }

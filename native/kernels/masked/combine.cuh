@@ -63,7 +63,6 @@ EP_DEVICE LlRoute ll_own_route(const EpArgs &a, const LlCall &c, uint32_t token)
   return {LL_NOWHERE, 0};
 }
 
-
 static const bool LL_LATE_WEIGHTS = true;
 
 /* Sends each weight of this rank's tokens to the rank of its expert (with LL_PEERS only to other ranks), with
@@ -78,7 +77,6 @@ EP_DEVICE void ll_send_weights(const EpArgs &a, const LlCall &c, uint32_t sender
   }
 }
 
-/* Waits until the token's rank has sent the weight of this lane's position, and adds it to the word. */
 EP_DEVICE bool ll_wait_weight(const EpArgs &a, const LlCall &c, const LlReturn &r, uint64_t *word) {
   const uint64_t *p = masked_weight(a, a.rank, c.number, r.source, r.token) + (c.lane < EP_TOPK ? c.lane : 0);
   const bool none = static_cast<uint32_t>(*word) == LL_NOWHERE;

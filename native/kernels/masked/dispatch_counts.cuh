@@ -12,8 +12,6 @@ struct MaskedShared {
   uint32_t failed;
 };
 
-
-/* Sends every rank the number of its messages, and of rows for each of its experts. */
 EP_DEVICE void masked_signal(const EpArgs &a, const EpCall &c, const MaskedShared &s) {
   uint64_t call = static_cast<uint64_t>(c.number) << 32;
   for (uint32_t e = threadIdx.x; e < EP_EXPERTS + EP_RANKS; e += blockDim.x) {
@@ -84,7 +82,6 @@ EP_DEVICE void masked_clear_heads(const EpArgs &a, const EpCall &c) {
   masked_clear_heads_of(a, before);
   masked_clear_ids_of(a, before);
 }
-
 
 EP_DEVICE bool masked_wait_count(const EpArgs &a, const EpCall &c, const uint64_t *p, int32_t expert, int source, uint32_t *count) {
   EpSpin spin;

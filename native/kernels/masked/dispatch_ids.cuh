@@ -23,7 +23,6 @@ EP_DEVICE uint8_t *ll_slot(const EpArgs &a, int owner, uint32_t call, int source
 }
 EP_DEVICE uint32_t *ll_tokens(const EpArgs &a) { return reinterpret_cast<uint32_t *>(masked_messages(a)); }
 
-
 #define LL_WEIGHTS 0 /* combine sends the weights */
 
 /* Returns the rows of an expert's block, which has room for all rows that may arrive. */

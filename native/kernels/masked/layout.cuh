@@ -60,7 +60,6 @@ EP_DEVICE int32_t *masked_route(const EpArgs &a, uint32_t source, uint32_t place
 }
 EP_DEVICE int32_t *masked_messages(const EpArgs &a) { return masked_route(a, EP_RANKS, 0); }
 
-
 /* Calls of dispatch_masked and dispatch_masked_ids may follow each other on the same memory. Each clears the words
  * of call `number`, whichever kernel wrote them, because call number + 3 uses the same set. One warp of each block
  * calls the functions below. */

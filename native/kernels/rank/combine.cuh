@@ -13,7 +13,6 @@ static const uint32_t RANK_BATCH = RANK_PEERS < 7 ? RANK_PEERS : 7;
 
 EP_DEVICE bool rank_in_row(uint32_t column) { return RANK_ROW % EP_UNIT_BYTES == 0 || column < RANK_ROW; }
 
-
 /* A chunk of a row that is sent. Consecutive units go to different ranks. */
 struct RankReturn {
   uint32_t token, source, column;
@@ -67,7 +66,6 @@ EP_DEVICE void rank_combine_async(const EpArgs &a, const EpCall &c) {
   }
 }
 
-
 /* Vectors of a token that a lane loads and adds together. With more than 2 ranks the registers are enough for one. */
 static const uint32_t RANK_WIDE = EP_RANKS <= 2 && RANK_STEP > 1 ? 2 : 1;
 
@@ -105,7 +103,6 @@ EP_DEVICE bool rank_wait_terms(const EpArgs &a, const RankTerms &t, uint4 (&data
   }
 }
 
-/* Sums RANK_WIDE vectors of one token, in the order of ranks, and empties the slots. */
 EP_DEVICE bool rank_reduce(const EpArgs &a, const EpCall &c, uint32_t token, uint32_t used, uint64_t row, uint32_t column) {
   uint32_t self = static_cast<uint32_t>(a.rank), others = (used & ((1u << self) - 1)) | used >> (self + 1) << self;
   uint32_t left = column < RANK_ROW ? RANK_ROW - column : 0, at = column < RANK_ROW ? column : 0;

@@ -21,7 +21,6 @@ EP_DEVICE void rank_home_begin(const EpArgs &a, const EpCall &c) {
   st_relaxed_sys(rank_count_for(a, to, c.number, a.rank, a.rank), static_cast<uint64_t>(c.number) << 32);
 }
 
-/* Sends every rank its number of rows from this rank, or with packed rows the numbers for all ranks. */
 EP_DEVICE void rank_home_tell(const EpArgs &a, const EpCall &c, const uint32_t (&all)[EP_RANKS]) {
   for (uint32_t i = threadIdx.x; i < EP_RANKS * EP_RANKS; i += blockDim.x) {
     int to = static_cast<int>((static_cast<uint32_t>(a.rank) + i / EP_RANKS) % EP_RANKS), of = static_cast<int>(i % EP_RANKS);
@@ -31,7 +30,6 @@ EP_DEVICE void rank_home_tell(const EpArgs &a, const EpCall &c, const uint32_t (
   }
 }
 
-/* Returns the number of rows from a source for a rank, after a wait; 0 for a lost source. */
 EP_DEVICE uint32_t rank_home_wait_count(const EpArgs &a, const EpCall &c, RankHomeShared &s, int source, int rank) {
   if (!ep_alive(a, source)) return 0;
   uint32_t rows;

@@ -16,7 +16,6 @@ static const bool RANK_STAGED = true;
 static const bool RANK_STAGED = false;
 #endif
 
-
 /* Stores a unit in the token's rows, and keeps its scales in registers. The first rank changes from unit to unit,
  * to use all links. */
 EP_DEVICE void rank_home_store(const EpArgs &a, const EpCall &c, const RankHomeShared &s, uint32_t i, uint32_t unit, const RankUnit &u, RankScales &kept) {
@@ -78,7 +77,6 @@ EP_DEVICE void rank_home_async(const EpArgs &a, const EpCall &c, RankHomeShared 
   ep_span_stage(a, EP_STAGE_READY);
   rank_home_tiles(a, c, s, begin, end, unit);
 }
-
 
 /* Vectors of a row that a lane copies at a time. 1,024 threads have registers for four. */
 static const uint32_t RANK_TAKEN = EP_THREADS > 768 ? 4 : 7;

@@ -7,10 +7,9 @@
 struct RankShared {
   RankTile tile;
   uint32_t rows[EP_RANKS];
-  uint32_t first[EP_RANKS]; /* first row from each source */
+  uint32_t first[EP_RANKS];
   uint32_t failed;
 };
-
 
 EP_DEVICE void rank_signal(const EpArgs &a, const EpCall &c, const uint32_t (&all)[EP_RANKS]) {
   if (c.warp != 0 || c.lane >= EP_RANKS) return;
@@ -68,7 +67,6 @@ EP_DEVICE void rank_send_tile(const EpArgs &a, const EpCall &c, const RankTile &
   }
 }
 
-/* Sends this block's tokens, with all threads; the last block sends the counts. */
 EP_DEVICE void rank_dispatch_async(const EpArgs &a, const EpCall &c, RankShared &s) {
   RankRun run = rank_run(a, c);
   uint32_t job = run.turn + c.warp * run.share;
@@ -93,8 +91,6 @@ EP_DEVICE void rank_dispatch_async(const EpArgs &a, const EpCall &c, RankShared 
   }
 }
 
-
-/* Waits for the counts of all ranks; each lane has one, 0 for a lost rank. */
 EP_DEVICE bool rank_wait_counts(const EpArgs &a, const EpCall &c, uint32_t *rows) {
   const uint32_t source = c.lane < EP_RANKS ? c.lane : 0;
   const uint64_t *p = rank_count(a, a.rank, c.number, source);

@@ -30,7 +30,7 @@
  * - If a wait passes its deadline, the call ends on this rank. Until epcomm_reset, the outputs of this and
  *   of all later calls and graph replays are NaN and have no rows. The next call and epcomm_fault return
  *   the reason.
- * - Ranks on several hosts (nodes) need a pack made with --nodes, options.nodes, and a process for each
+ * - Ranks on several hosts (nodes) need options.nodes, a pack made with --nodes, and a process for each
  *   rank. All ranks create and destroy their EpComms in the same order. See docs/multinode.md.
  * - Pointers are device addresses unless the comment says "host memory".
  * - Functions marked call path allocate nothing, and never make the host wait.
@@ -93,14 +93,15 @@ typedef enum EpcommDType {
  *                                                 total                      total
  * expert_ids      [E, R] int64, for each source:  [R*T, K] local expert, -1 if it is on another rank
  *                 first row << 32 | rows
- * src_info        [E*R*T, 2] token, top-k place;  [R*T, 2] token, source rank; then [T] data for combine
+ * src_info        [E*R*T, 2] token, top-k index;  [R*T, 2] token, source rank; then [T] data for combine
  *                 then data for combine
  * scale_offsets   unused                          [R*T, K] float: weight, 0 if the expert is on another rank
  *
  * In layouts rank and rank packed, the caller computes the weighted sum over the local experts: y has one row for
  * each (token, rank), and combine adds the ranks' rows. In layout expert, combine takes the rows of the slot's last
  * dispatch. In other layouts combine needs topk_ids, and row_offsets and src_info (EpcommOutputs.src_info_bytes)
- * as dispatch wrote them. If every dispatch has its own, dispatches may be combined in any order, even repeatedly. */
+ * as dispatch wrote them. If every dispatch has its own copy of these two, dispatches may be combined in any order,
+ * even repeatedly. */
 typedef enum EpcommLayout {
   EPCOMM_LAYOUT_EXPERT = 0,
   EPCOMM_LAYOUT_EXPERT_128 = 1, /* each expert's first row is a multiple of 128 */
@@ -252,8 +253,8 @@ typedef struct EpcommOutputs {
 typedef struct EpcommFault {
   size_t size;
   int rank;    /* the rank that waited */
-  int phase;   /* 1 barrier, 2 dispatch sending, 3 dispatch receiving, 4 combine sending, 5 combine receiving, 6 debug mode, 7 an id of a lost rank,
-                  8 more rows than the outputs given have room for */
+  int phase;   /* 1 barrier; 2 dispatch sends; 3 dispatch receives; 4 combine sends; 5 combine receives; 6 debug mode;
+                  7 an id of a lost rank; 8 more rows than the given outputs have room for */
   int expert;  /* global expert for which it waited, -1 if none */
   int source;  /* rank for which it waited, -1 if none */
   int block;
@@ -313,8 +314,8 @@ EPCOMM_API EpcommStatus epcomm_fault(EpComm *comm, EpcommFault *out);
 EPCOMM_API EpcommStatus epcomm_reset(EpComm *comm);
 
 /* Ends the waits of the kernels of all ranks, as a deadline does. Call it if ranks have made calls that do not
- * match. These and all later calls leave NaN in their outputs, until you reset or destroy. It works only for ranks
- * of one host. It uses the default stream, and does not wait for non-blocking streams. */
+ * match. Calls under way and all later calls leave NaN in their outputs, until you reset or destroy. It works only
+ * for ranks of one host. It uses the default stream, and does not wait for non-blocking streams. */
 EPCOMM_API EpcommStatus epcomm_stop(EpComm *comm);
 
 /* Collective among the ranks in `alive`, bit r for rank r. Continues without the other ranks, which are then lost.
@@ -341,7 +342,7 @@ EPCOMM_API EpcommStatus epcomm_explain(EpComm *comm, const EpcommCall *call, Epc
 EPCOMM_API EpcommStatus epcomm_info(EpComm *comm, EpcommInfo *out);
 EPCOMM_API EpcommStatus epcomm_outputs(EpComm *comm, int slot, int dtype, EpcommOutputs *out);
 
-/* Returns the memory of options.extra_bytes, at the same offset in every rank's heap, or NULL. */
+/* Returns the memory of options.extra_bytes, at the same offset in every rank's heap. NULL if extra_bytes is 0. */
 EPCOMM_API void *epcomm_extra(EpComm *comm);
 
 /* Returns the error text of the last status that was not EPCOMM_OK. */

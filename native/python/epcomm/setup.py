@@ -1,4 +1,4 @@
-"""Builds the wheel: for one platform, because it holds libepcomm.so and a binary extension, and for any Python 3."""
+"""Builds the wheel for one platform and any Python 3."""
 
 from setuptools import Distribution, setup
 from setuptools.command.bdist_wheel import bdist_wheel
@@ -11,7 +11,7 @@ class PlatformWheel(bdist_wheel):
 
 class Binary(Distribution):
     def has_ext_modules(self):
-        return True  # built by make, not by setuptools
+        return True  # make builds them
 
 
 setup(distclass=Binary, cmdclass={"bdist_wheel": PlatformWheel})

@@ -1,4 +1,4 @@
-"""The names of DeepEP's extension, without its class Buffer, which differs from deep_ep.Buffer."""
+"""The names of DeepEP's C++ extension, except Buffer."""
 
 from epcomm.deepep import Buffer, Config, EventHandle, topk_idx_t
 

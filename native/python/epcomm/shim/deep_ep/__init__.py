@@ -1,8 +1,7 @@
-"""Stands in for DeepEP's package deep_ep, with names from epcomm.deepep. The modules are those of V1: deep_ep.buffer,
-deep_ep.utils (in the folder v1) and deep_ep_cpp.
+"""Replaces DeepEP's package deep_ep by epcomm.deepep, with the modules of DeepEP V1.
 
-DEEPEP_SOURCE names a checkout of DeepEP, because the tests of its main branch import deep_ep/utils. DEEPEP_TEST_SEED
-changes each seed that a test sets. DEEPEP_TEST_NAMES=1 gives kernels DeepEP's names in profiles (names.py).
+For DeepEP's own tests: DEEPEP_SOURCE names a checkout of DeepEP, whose deep_ep/utils is then used. DEEPEP_TEST_SEED
+changes each seed that a test sets. DEEPEP_TEST_NAMES=1 gives kernels DeepEP's names in profiles.
 """
 
 import os

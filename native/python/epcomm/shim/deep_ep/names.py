@@ -1,4 +1,4 @@
-"""DeepEP's names of kernels in profiles. DeepEP's test of low-latency calls asserts them; times do not change."""
+"""Gives kernels DeepEP's names in profiles, because a test of DeepEP asserts them."""
 
 import json
 import re
@@ -9,7 +9,7 @@ _OURS = re.compile(r"(dispatch|combine)_masked(_ids|_partial)?(_send|_recv)?")
 
 
 def called(name):
-    """Returns DeepEP's name of a kernel of epcomm; other names unchanged."""
+    """Returns DeepEP's name of an epcomm kernel. Returns other names unchanged."""
     found = _OURS.fullmatch(name)
     return f"deep_ep::{found[1]}" if found else name
 

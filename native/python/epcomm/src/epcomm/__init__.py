@@ -1,9 +1,9 @@
 """epcomm: expert-parallel dispatch and combine with the kernels that epbench has tuned.
 
-A pack (a file made by ``epbench pack``) holds the kernels and chooses among them.
+A pack (a file that ``epbench pack`` makes) holds the kernels.
 
-``EP`` is the class for PyTorch; CUDA graphs can capture its calls. ``Comm`` gives the functions of the C library,
-with addresses as integers, without other packages. Errors are ``EpcommError`` with the library's error text.
+``EP`` works with PyTorch's tensors. ``Comm`` works with addresses and needs no other package. Errors are
+``EpcommError`` with the library's error text.
 """
 
 from .comm import Call, Comm, EpcommError, Explanation, Fault, Info, Machine, Outputs, check_pack, classify, machine

@@ -1,4 +1,4 @@
-"""`check PACK` runs under torchrun or with --spawn N. `show PACK` needs no GPU."""
+"""`check PACK` needs torchrun or --spawn N. `show PACK` needs no GPU."""
 
 import argparse
 import sys
@@ -29,7 +29,7 @@ def main():
     check.add_argument("--tokens", default="1,8,32,128,1024,4096", help="token counts to time; empty for none")
     check.add_argument("--routing", default="even", help="routing class of the timed calls")
     check.add_argument("--routes", help="folder with N.jsonl for each timed token count N, from `epbench workload export`; without it, ids are random")
-    check.add_argument("--placement", type=int, default=0, metavar="N", help="allocate N blocks of memory and put the tensors of timed calls into the last one; with 0, torch chooses their place")
+    check.add_argument("--placement", type=int, default=0, metavar="N", help="allocate N blocks of memory and put the tensors of timed calls into the last block; with 0, torch chooses their memory")
     check.add_argument("--rounds", type=int, default=60, help="number of timed replays; the result is their median")
     check.add_argument("--json", help="write the times to this file")
     arguments = parser.parse_args()

@@ -1,8 +1,5 @@
-"""Implements `python -m epcomm check`.
-
-A pack is a file with the compiled kernels of dispatch, which sends each token to the ranks (GPUs) of its experts, and of
-combine, which brings the experts' outputs back. The command runs these kernels on all ranks, compares their results with
-results that PyTorch computes, and then measures how long the calls take."""
+"""Implements `python -m epcomm check`: it runs a pack's kernels on all ranks, compares their results with results of
+PyTorch, and measures the time of the calls. A pack is a file with the compiled kernels of dispatch and combine."""
 
 import argparse
 import json
@@ -31,15 +28,14 @@ def main(a):
     times = []
     for part in _apart(a) if a.apart else [a]:
         times += _start(part)
-        if a.json:  # after each part, in case a later one fails
+        if a.json:  # now, because a later part may fail
             with open(a.json, "w") as f:
                 json.dump(times, f, indent=1)
     return 0
 
 
 def _apart(a):
-    """Returns the arguments for each case, which is one dtype and one token count. Only the first case compares
-    results."""
+    """Returns the arguments for each case (a dtype and a token count). Only the first case compares results."""
     with open(a.pack, "rb") as f:
         pack = check_pack(f.read())
     cases = [
@@ -54,8 +50,7 @@ def _apart(a):
 
 
 def _start(a):
-    """Runs a process for each rank and returns the times that rank 0 measured. The processes are forked from this one, so
-    this one must not use CUDA."""
+    """Forks a process for each rank, so this process must not use CUDA. Returns the times that rank 0 measured."""
     import torch.multiprocessing as processes
 
     with tempfile.TemporaryDirectory() as folder:
@@ -80,7 +75,6 @@ class Check:
             torch.cuda.set_device(local_rank)
         self.device = torch.device("cpu") if a.device == "cpu" else torch.device("cuda", local_rank)
         start = time.perf_counter()
-        # Two calls can run at the same time while results are compared. For the times it is one, as in epbench bench.
         self.ep = EP(pack=a.pack, device=self.device, in_flight=2 if a.calls or a.replays else 1)
         self.created = time.perf_counter() - start
         self.rank, self.ranks = self.ep.rank, self.ep.ranks
@@ -105,7 +99,7 @@ class Check:
             print(f"rank {self.rank}: {what}: {complaint}", flush=True)
 
     def tokens(self, n):
-        """Returns a random number of tokens for each rank. A tenth of these numbers are 0."""
+        """Returns a random number of tokens for each rank, sometimes 0."""
         r = random.Random(n)
         return [0 if r.random() < 0.1 else r.randint(0, self.most if r.random() < 0.3 else min(self.most, 16)) for _ in range(self.ranks)]
 
@@ -113,7 +107,7 @@ class Check:
         return min(self.ranks * fullest * self.ep.topk + 4 * self.ep.groups, self.ep.max_rows(dtype))
 
     def in_halves(self, mine, ids, **where):
-        """Runs a dispatch, the experts and a combine. Each call is made in two halves: one sends, the other receives."""
+        """Runs a dispatch, the experts and a combine. Each call is made in two halves: send, then receive."""
         for half in ("_send", "_recv"):
             view = self.ep.dispatch(mine.x, ids, mine.weights, half=half, purpose="halves", **where)
         reference.apply_experts(self.ep, view, where["dtype"], self.rows(where["fullest"], where["dtype"]), self.y)
@@ -123,8 +117,8 @@ class Check:
         return view, combined
 
     def step(self, mine, fullest, slot, dtype, wide, routing, api):
-        """Runs a dispatch, the experts and a combine. api says how the calls are made: by the EP, by the custom operators
-        of the module epcomm.ep, or in halves if api is None."""
+        """Runs a dispatch, the experts and a combine. `api` makes the calls: the EP, or the module epcomm.ep with its
+        custom operators. If `api` is None, the calls are made in halves."""
         ids = mine.ids.long() if wide else mine.ids
         where = dict(fullest=fullest, slot=slot, dtype=dtype, routing=routing)
         if api is None:
@@ -174,7 +168,7 @@ class Check:
             tokens = [fullest if r == i % self.ranks else max(fullest - r, 0) for r in range(self.ranks)]
             static = reference.Inputs(self.ep, 7 * 10**6 + i, self.rank, tokens[self.rank])
             dtype = self.dtypes[i % len(self.dtypes)]
-            self.step(static, fullest, 0, dtype, i == 1, 1, self.ep)  # torch can capture only what has run once before
+            self.step(static, fullest, 0, dtype, i == 1, 1, self.ep)  # before the capture
             self.sync()
             graph = torch.cuda.CUDAGraph()
             with torch.cuda.graph(graph):
@@ -196,14 +190,13 @@ class Check:
 
 
 def _chain(c, unit, fold, pair, rounds, before=None):
-    """Returns the seconds of one call. The call is measured in a CUDA graph of `fold` equal calls, as epbench bench does
-    with its clock `chain`.
+    """Returns the seconds of one call, from a CUDA graph of `fold` equal calls.
 
-    unit makes one call. If unit makes a combine, before makes the dispatch whose tokens it returns. If unit makes a
-    dispatch and a combine (pair), a barrier over all ranks follows the last call. Otherwise a barrier follows each call.
-    The graph measures the barriers once more alone, and their time is subtracted. The graph runs `rounds` times. The
-    slowest rank's time counts in each round, and the result is the median of the rounds. Kernels read the clock,
-    because a CUDA event would change how the next kernel starts.
+    unit() makes one call. For a combine, before() makes its dispatch. If `pair` is true, unit() makes a dispatch and a
+    combine, and a barrier over all ranks follows the last call. Otherwise a barrier follows each call. The graph also
+    runs the barriers alone, and their time is subtracted. The graph runs `rounds` times. In each round the time of the
+    slowest rank counts. The result is the median. Kernels read the clock, because a CUDA event would delay the next
+    kernel.
     """
     stamps = torch.zeros(3, dtype=torch.int64, device=c.device)
     graph = torch.cuda.CUDAGraph()
@@ -236,7 +229,7 @@ _WARM_UP = 0.2  # seconds
 
 
 def _warm_up(c, graph, probe=8):
-    """Replays a graph for about _WARM_UP seconds. All ranks replay it equally often."""
+    """Replays a graph for about _WARM_UP seconds, equally often on all ranks."""
     start = time.perf_counter()
     for _ in range(probe):
         graph.replay()
@@ -252,13 +245,12 @@ def _everyone(c, mine):
     return every
 
 
-# Calls in the graph that _chain measures, as in epbench bench. In a graph of more than two pairs the ranks get out of step
-# and wait for each other.
+# Calls in the graph that _chain measures. With more than two pairs the ranks would get out of step.
 _FOLD = {"pair": 2, "dispatch": 12, "combine": 12}
 
 
 def _route(c, tokens):
-    """Returns the experts that each token selects, int32 [tokens, top-k]: random ones, or those in a file."""
+    """Returns the experts of each token, int32 [tokens, top-k]: from a file if --routes is given, otherwise random."""
     if not c.a.routes:
         return torch.rand((tokens, c.ep.experts), device=c.device).topk(c.ep.topk, dim=1).indices.to(torch.int32)
     with open(os.path.join(c.a.routes, f"{tokens}.jsonl")) as f:
@@ -267,19 +259,18 @@ def _route(c, tokens):
 
 
 def _carved(memory, tensors):
-    """Copies tensors into the tensor memory, one after the other, and returns the copies."""
+    """Copies tensors into `memory` and returns the copies."""
     sizes = [(t.numel() * t.element_size() + 255) // 256 * 256 for t in tensors]
     pieces = memory[:sum(sizes)].split(sizes)
     return [p[:t.numel() * t.element_size()].view(t.dtype).view(t.shape).copy_(t) for p, t in zip(pieces, tensors)]
 
 
-_BLOCK = 8 << 20  # bytes; torch allocates smaller blocks together in a segment of 2 MiB
+_BLOCK = 8 << 20  # bytes; torch puts small blocks together
 
 
 def _placed(tensors, number):
-    """Allocates `number` new blocks of memory and returns copies of the tensors in the last block. If number is 0, it
-    returns the tensors themselves. The addresses of the tensors change the time of a call by up to 5 %, and the user
-    chooses other addresses with another number."""
+    """Allocates `number` blocks of memory and returns copies of the tensors in the last block. If `number` is 0, it
+    returns the tensors themselves. The addresses of tensors change the time of a call by up to 5 %."""
     if not number:
         return tensors
     size = max(sum(t.numel() * t.element_size() + 255 for t in tensors), _BLOCK)
@@ -288,8 +279,7 @@ def _placed(tensors, number):
 
 def times(c):
     """Measures dispatch, combine, and both together (pair). Returns a list of {"op", "dtype", "tokens", "us"}. With
-    PyTorch 2.11, kernels in the fourth graph of a process and in later ones start 0.15 us later. To compare times,
-    measure each case in a process of its own, with --apart."""
+    PyTorch 2.11, kernels start 0.15 us later from the fourth graph of a process on; --apart avoids this."""
     out = []
     for dtype in c.dtypes:
         for tokens in [int(t) for t in c.a.tokens.split(",") if t]:
@@ -312,8 +302,8 @@ def times(c):
 
 
 def host_time(c):
-    """Measures how long the host needs to launch a dispatch and a combine without a CUDA graph. It launches 30 batches of
-    50 calls and takes the best mean of a batch."""
+    """Measures how long the host needs to launch a dispatch and a combine without a CUDA graph. It takes the shortest
+    mean time of 30 batches of 50 calls."""
     mine = reference.Inputs(c.ep, 11, c.rank, min(8, c.ep.max_tokens))
     combined = torch.empty_like(mine.x)
     best = [1.0, 1.0]

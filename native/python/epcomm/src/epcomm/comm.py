@@ -1,4 +1,4 @@
-"""One rank of epcomm, with device addresses as integers. This module needs no other package."""
+"""One rank of epcomm, with device addresses as integers."""
 
 import ctypes
 import os
@@ -31,7 +31,7 @@ class EpcommError(RuntimeError):
 
 
 def word(table, value, what):
-    """Returns the number that a table gives to a word; numbers stay."""
+    """Returns the number of a word in a table. Returns numbers unchanged."""
     if isinstance(value, int):
         return value
     if value not in table:
@@ -55,16 +55,17 @@ def nodes_of(pack, ranks):
         with open(pack, "rb") as f:
             return check_pack(f.read()).nodes
     except (OSError, EpcommError):
-        return 1  # epcomm_create then fails and says why
+        return 1  # epcomm_create then fails
 
 
 class Comm:
     """One rank. All ranks create their Comms together. Only one thread at a time may use a Comm.
 
-    all_gather(mine: bytes) returns the bytes of all ranks, in order. Times are in seconds. nodes: the number of
-    hosts, by default nodes_of. nvshmem: the folder with NVSHMEM's lib/, by default EPBENCH_NVSHMEM. survivors is
-    needed for shrink: "drop" or "refuse" tokens for a lost rank. joins: the ranks that this rank joins while they
-    call grow. ordered=True: the caller makes the stream of each recv wait for that of its send.
+    all_gather(mine: bytes) returns the bytes of all ranks, in order. deadline: the longest wait for another rank, in
+    seconds. nodes: the number of hosts, by default nodes_of. nvshmem: the folder with NVSHMEM's lib/, by default
+    EPBENCH_NVSHMEM. survivors: "drop" or "refuse" tokens for a lost rank; shrink needs it. joins: the ranks that call
+    grow to take this rank back. ordered=True: the caller makes the stream of each recv wait for the stream of its
+    send.
     """
 
     def __init__(self, pack, rank, ranks, device, all_gather=None, *, deadline=10.0, in_flight=1, streams=1,
@@ -142,7 +143,7 @@ class Comm:
         self.check(lib().epcomm_barrier(self.handle, stream))
 
     def stamp(self, at, stream=0):
-        """Writes the GPU's clock, in ns, to 8 bytes of device memory when the stream reaches this call."""
+        """Makes the stream write the GPU's clock, in ns, to 8 bytes of device memory."""
         self.check(lib().epcomm_stamp(self.handle, at, stream))
 
     def outputs(self, slot=0, dtype="default"):
@@ -155,13 +156,13 @@ class Comm:
 
     def explain(self, call):
         """Returns (dispatch, combine, why, first, last): the kernels of a call, why the pack chooses them, and the
-        first and the last token count for which it does."""
+        range of token counts for which it chooses them."""
         x = Explanation()
         self.check(lib().epcomm_explain(self.handle, ctypes.byref(call), ctypes.byref(x)))
         return x.dispatch.decode(), x.combine.decode(), x.why.decode(), x.first, x.last
 
     def fault(self):
-        """Describes the wait that passed its deadline; None if there was none."""
+        """Returns a Fault, which describes the wait that passed its deadline, or None."""
         f = Fault()
         return f if lib().epcomm_fault(self.handle, ctypes.byref(f)) else None
 
@@ -170,16 +171,15 @@ class Comm:
         self.check(lib().epcomm_reset(self.handle))
 
     def shrink(self, alive):
-        """Continues without the ranks that are not in `alive`. Collective among the ranks in `alive`. See "What
-        happens when a rank fails, and how do I continue?" in epbench's repository."""
+        """Continues without the ranks that are not in `alive`. Collective among the ranks in `alive`."""
         self.check(lib().epcomm_shrink(self.handle, _set(alive)))
 
     def grow(self, alive):
-        """Takes back the ranks in `alive` that were lost. Collective among the ranks in `alive`."""
+        """Takes back lost ranks. Collective among the ranks in `alive`."""
         self.check(lib().epcomm_grow(self.handle, _set(alive)))
 
     def survivors(self):
-        """Returns (living ranks, number of expert ids dropped for lost ranks)."""
+        """Returns (living ranks, number of dropped expert ids)."""
         alive, dropped = ctypes.c_uint64(), ctypes.c_uint64()
         self.check(lib().epcomm_survivors(self.handle, ctypes.byref(alive), ctypes.byref(dropped)))
         return [r for r in range(64) if alive.value >> r & 1], dropped.value
@@ -204,15 +204,14 @@ class Comm:
 
 
 def classify(counts, ranks):
-    """Returns the name of the routing class. counts[e] is how often tokens selected expert e, summed over
-    ranks and steps."""
+    """Returns the name of the routing class. counts[e] says how often tokens of all ranks selected expert e."""
     array = (ctypes.c_int64 * len(counts))(*counts)
     number = lib().epcomm_classify(array, len(counts), ranks)
     return next(name for name, n in ROUTINGS.items() if n == number)
 
 
 def machine():
-    """Returns a Machine: the GPUs of this host. Its ``key`` is their name in tables."""
+    """Returns a Machine, which describes this host's GPUs."""
     out, text = Machine(), ctypes.create_string_buffer(library.TEXT)
     status = lib().epcomm_machine(ctypes.byref(out), text)
     if status:

@@ -1,7 +1,7 @@
-"""EP runs the dispatch and combine kernels of the library epcomm on PyTorch tensors.
+"""EP runs epcomm's dispatch and combine kernels on PyTorch tensors.
 
-Dispatch sends each token to the ranks (GPUs) that hold its experts, and combine brings the experts' outputs back. The
-functions dispatch and combine at the end of this file are custom operators for torch.compile.
+Dispatch sends each token to the ranks (GPUs) that hold its experts. Combine brings the experts' outputs back. For
+torch.compile use the functions dispatch and combine of this module.
 """
 
 import contextlib
@@ -19,21 +19,20 @@ _HALVES = {"": 0, "_send": 1, "_recv": 2}
 
 
 def _numbers(dtype, routing, purpose):
-    """Converts the arguments from words to the numbers of the library. An argument that is a number stays as it is."""
+    """Converts words to the library's numbers. Returns numbers unchanged."""
     return (DTYPES[dtype] if dtype.__class__ is str else dtype, ROUTINGS[routing] if routing.__class__ is str else routing,
             PURPOSES[purpose] if purpose.__class__ is str else purpose)
 
 
 class Dispatched(typing.NamedTuple):
-    """The outputs of dispatch. Each row is one token for one expert of this rank, and rows are sorted by expert. A group
-    is the rows of one expert: group g is rows row_offsets[g] to row_offsets[g + 1] - 1. Only the first row_offsets[-1]
-    rows hold data. This number is in GPU memory, and the host does not know it."""
+    """The outputs of dispatch. Each row is one token for one expert of this rank. A group is the rows of one expert:
+    group g is rows row_offsets[g] to row_offsets[g + 1] - 1. Only the first row_offsets[-1] rows hold data."""
 
     out: torch.Tensor          # [max_rows, hidden]; fp4: [max_rows, hidden/2] bytes
     scales: torch.Tensor       # fp8: float32 [hidden/128, max_rows]; fp4: bytes; bf16: empty
     row_offsets: torch.Tensor  # int32 [groups + 1]
-    expert_ids: torch.Tensor   # int32 [groups], number of each group's expert on this rank
-    src_info: torch.Tensor     # int32 [max_rows, 2]: index of the token on its own rank, and of the expert in its top-k
+    expert_ids: torch.Tensor   # int32 [groups]: each group's local expert
+    src_info: torch.Tensor     # int32 [max_rows, 2]: token on its own rank, index of the expert in its top-k
 
 
 class _Memory:
@@ -44,7 +43,7 @@ class _Memory:
 def _bytes(address, size, device):
     if not address or not size:
         return torch.empty(0, dtype=torch.uint8, device=device)
-    if device.type == "cpu":  # with the emulated driver, GPU memory is memory of the host
+    if device.type == "cpu":  # the emulated driver uses host memory
         return torch.frombuffer((ctypes.c_uint8 * size).from_address(address), dtype=torch.uint8)
     return torch.as_tensor(_Memory(address, size), device=device)
 
@@ -64,14 +63,14 @@ class EP:
     """One rank of expert parallelism on one GPU.
 
     group is a torch.distributed group, or None for the default group. You can instead pass rank, ranks, and a function
-    all_gather(bytes) -> bytes. pack is the path of a file with compiled kernels, which `epbench pack` makes. It must
-    have the layout expert or expert:128. Comm describes the other options.
+    all_gather(bytes) -> bytes. pack is the path of a file that `epbench pack` makes, with layout expert or expert:128.
+    Comm describes the other options.
 
-    A slot is memory for one call. Calls in different slots can run at the same time. dispatch returns views of the
-    memory of its slot. They are valid until the next dispatch in the same slot.
+    A slot is memory for one call. Calls in different slots can run at the same time. dispatch returns views of its
+    slot's memory, which are valid until the next dispatch in this slot.
 
-    If you pass a stream to a call, it must already wait for the work that writes the tensors of the call. Keep these
-    tensors until the stream has finished the call.
+    If you pass a stream, it must already wait for the work that writes the call's tensors. Keep these tensors until
+    the call has ended.
     """
 
     def __init__(self, group=None, pack=None, *, device=None, rank=None, ranks=None, all_gather=None, **options):
@@ -87,14 +86,14 @@ class EP:
         self._kind = self.device.type
         index = self.device.index if self.device.index is not None else rank if self.device.type == "cpu" else torch.cuda.current_device()
         if self.device.type == "cuda":
-            torch.empty(1, device=self.device)  # torch then creates the CUDA context, with its own flags, before the library does
+            torch.empty(1, device=self.device)  # torch creates the CUDA context, with its own flags
         self.comm = Comm(pack, rank or 0, ranks, index, all_gather, **options)
         self.info = i = self.comm.info
         self._check_layout()
         self.hidden, self.topk, self.max_tokens, self.groups = i.hidden, i.topk, i.max_tokens, i.groups
         self.experts, self.local_experts, self.rank, self.ranks = i.experts, i.local_experts, i.rank, i.ranks
         self._calls = [Call(slot=s) for s in range(i.in_flight)]
-        self._begun = [None] * i.in_flight  # for each slot, the output of a combine that has been sent and not yet received
+        self._begun = [None] * i.in_flight  # by slot: output of an unreceived combine
         self._views, self._rows = {}, {}
         self._index = index
         self._settle = native.emulated_context(index)[1] if self.device.type == "cpu" else None
@@ -107,11 +106,10 @@ class EP:
         return (native.operators().call, number), ctypes.c_int32.from_address(native.load().epcomm_native_said(number))
 
     def _call_natively(self, which, rows, ids, weights, out, *numbers, stream):
-        """Makes a call with the C++ extension. Returns False if there is no extension, or if the extension refused a
-        tensor."""
+        """Makes a call with the C++ extension. Returns False if the extension is missing or refuses a tensor."""
         if self._native is None:
             return False
-        self.comm.handle  # noqa: B018  raises an error if the EP was destroyed
+        self.comm.handle  # noqa: B018  raises if the EP was destroyed
         operator, number = self._native
         try:
             operator(number, self._stream(stream), which, rows, ids, weights, out, *numbers)
@@ -122,7 +120,7 @@ class EP:
         return True
 
     def _check_layout(self):
-        """Raises ValueError if the pack has a layout that EP does not take."""
+        """Raises ValueError if the pack has another layout."""
         layout = LAYOUTS[self.info.layout]
         if layout not in ("expert", "expert:128"):
             self.comm.destroy()
@@ -180,9 +178,8 @@ class EP:
         """Sends tokens to the ranks of their experts.
 
         x: bfloat16 [tokens, hidden]. topk_ids: int32 or int64 [tokens, topk], with -1 for no expert. weights: float32
-        [tokens, topk]. fullest is the largest number of tokens that any rank has in this call, or 0 for max_tokens. It
-        must be the same on all ranks. half is "" for a whole call. A call can also be made in two halves, "_send" and
-        "_recv".
+        [tokens, topk]. fullest is the largest number of tokens of any rank in this call, or 0 for max_tokens; all ranks
+        pass the same number. half is "" for a whole call, or "_send" and then "_recv" for a call in two halves.
         """
         dtype, routing, purpose = _numbers(dtype, routing, purpose)
         if not self._call_natively(_HALVES[half], x, topk_ids, weights, None, fullest, slot, dtype, routing, purpose, stream=stream):
@@ -199,10 +196,9 @@ class EP:
         """Sends the experts' outputs back to the ranks of their tokens. Returns the weighted sum for each token,
         bfloat16 [tokens, hidden].
 
-        y: bfloat16 [max_rows, hidden], the output of the experts for each row of the dispatch. On several nodes, other
-        ranks can read y only in the library's memory. If it is elsewhere, combine copies it to self.y(slot). topk_ids,
-        weights, fullest, slot, dtype, routing and purpose are those of the dispatch. out is the tensor for the result.
-        If a call is made in halves, pass out only to "_send".
+        y: bfloat16 [max_rows, hidden], the experts' output for each row of the dispatch. On several nodes, combine
+        copies y to self.y(slot) if it is elsewhere. topk_ids, weights, fullest, slot, dtype, routing and purpose are
+        those of the dispatch. out is the tensor for the result; in a call in halves pass it only to "_send".
         """
         dtype, routing, purpose = _numbers(dtype, routing, purpose)
         self._check_rows("y", y, 0)
@@ -220,14 +216,14 @@ class EP:
 
     def _launched(self, status):
         if self._settle:
-            self._settle()  # needed after a fault too
+            self._settle()
         self.comm.check(status)
 
     def _on(self, stream):
         return torch.cuda.stream(stream) if stream is not None and self.device.type == "cuda" else contextlib.nullcontext()
 
     def _new_rows(self, rows, stream):
-        """Allocates rows on the call's stream. The current stream may use them too."""
+        """Allocates rows on the call's stream, for use on the current stream too."""
         with self._on(stream):
             out = torch.empty((rows, self.hidden), dtype=torch.bfloat16, device=self.device)
         if stream is not None and self.device.type == "cuda":
@@ -235,19 +231,19 @@ class EP:
         return out
 
     def _combined(self, out, slot, tokens, half, stream):
-        """Returns the tensor into which combine writes its result. Both halves of a call have the same tensor."""
+        """Returns the tensor for combine's result. Both halves of a call have the same tensor."""
         begun = self._begun[slot] if half == "_recv" else None
         if begun is None:
             return out if out is not None else self._new_rows(tokens, stream)
         if out is not None and out.data_ptr() != begun.data_ptr():
             raise ValueError("out: not the tensor that the send had; pass this argument only to the send")
         if self.device.type == "cuda":
-            begun.record_stream(stream or torch.cuda.current_stream(self.device))  # the send may have allocated it on another stream
+            begun.record_stream(stream or torch.cuda.current_stream(self.device))  # for a send on another stream
         return begun
 
     def y(self, slot=0):
-        """Returns the library's memory for the argument y of combine, bfloat16 [max_rows, hidden]. If the experts write
-        their outputs there, combine need not copy them. Returns None on one node, where combine never copies."""
+        """Returns the library's memory for the argument y of combine, bfloat16 [max_rows, hidden], or None on one node.
+        If the experts write their outputs there, combine does not copy them."""
         view = self._rows.get(slot)
         if view is None and self.info.nodes > 1:
             address, rows = self.comm.outputs(slot).y, max(self.max_rows(d) for d in range(1, 5) if self.info.dtypes >> d & 1)
@@ -255,7 +251,7 @@ class EP:
         return view
 
     def _readable(self, y, slot, half, stream):
-        """Returns a tensor with the content of y that combine can read: y itself, or a copy."""
+        """Returns y, or a copy of y that other nodes can read."""
         room = self.y(slot)
         if room is None or room.data_ptr() <= y.data_ptr() < room.data_ptr() + 2 * room.numel():
             return y
@@ -271,11 +267,11 @@ class EP:
         self.comm.barrier(self._stream(stream))
 
     def stamp(self, at, stream=None):
-        """Makes the stream write the time of this GPU's clock, in ns, to `at`, an int64 tensor of one element."""
+        """Makes the stream write the GPU's clock, in ns, to `at`, an int64 tensor of one element."""
         self.comm.stamp(at.data_ptr(), self._stream(stream))
 
     def explain(self, tokens, *, dtype=0, routing=0, purpose=0):
-        """Returns what Comm.explain returns, for `tokens` tokens on the fullest rank."""
+        """Calls Comm.explain for `tokens` tokens on the fullest rank."""
         return self.comm.explain(Call(
             fullest=tokens, dtype=word(DTYPES, dtype, "dtype"), routing=word(ROUTINGS, routing, "routing"),
             purpose=word(PURPOSES, purpose, "purpose")))
@@ -284,9 +280,8 @@ class EP:
         return self.comm.fault()
 
     def check(self):
-        """Raises EpcommError if a call of this rank waited longer for another rank than the deadline allows. The outputs
-        of such a call are NaN. After each replay of a CUDA graph, wait for its stream and then call check. check reads
-        only host memory."""
+        """Raises EpcommError if a wait in a call of this rank passed its deadline; the outputs are NaN then. After each
+        replay of a CUDA graph, wait for its stream, then call check."""
         self.comm.check(lib().epcomm_fault(self.comm.handle, None))
 
     def reset(self):
@@ -302,13 +297,13 @@ class EP:
         self.comm.abandon()
 
 
-# ---- custom operators: their arguments can only be tensors and numbers, so an EP is passed as its number in _known ----
+# ---- custom operators; they take an EP as its number in _known ----
 
 _known, _next = {}, itertools.count()
 
 
 def _register(ep):
-    """Gives an EP a number. No number is given twice, because compiled functions hold the numbers of destroyed EPs."""
+    """Gives an EP a new number. Compiled functions may still hold the numbers of destroyed EPs."""
     number = next(_next)
     _known[number] = ep
     return number
@@ -344,8 +339,8 @@ def _(y, topk_ids, weights, src_info, ep, fullest, slot, dtype, routing, purpose
 
 
 def dispatch(ep, x, topk_ids, weights, *, fullest=0, slot=0, dtype=0, routing=0, purpose=0):
-    """Calls EP.dispatch as a custom operator. The operator is declared to change its outputs, so that torch.compile
-    keeps everything that reads them after it."""
+    """Calls EP.dispatch as a custom operator, which is declared to change its outputs. So torch.compile keeps the
+    readers of these outputs after it."""
     view = ep._view(slot, word(DTYPES, dtype, "dtype"))
     torch.ops.epcomm.dispatch(
         x, topk_ids, weights, *view, ep.id, fullest, slot, word(DTYPES, dtype, "dtype"), word(ROUTINGS, routing, "routing"),
@@ -354,8 +349,8 @@ def dispatch(ep, x, topk_ids, weights, *, fullest=0, slot=0, dtype=0, routing=0,
 
 
 def combine(ep, y, topk_ids, weights, *, fullest=0, slot=0, dtype=0, routing=0, purpose=0):
-    """Calls EP.combine as a custom operator. The operator takes src_info, an output of dispatch, so that torch.compile
-    keeps it after the dispatch."""
+    """Calls EP.combine as a custom operator. The operator takes src_info, an output of dispatch. So torch.compile keeps
+    it after dispatch."""
     src_info = ep._view(slot, word(DTYPES, dtype, "dtype")).src_info
     return torch.ops.epcomm.combine(
         y, topk_ids, weights, src_info, ep.id, fullest, slot, word(DTYPES, dtype, "dtype"), word(ROUTINGS, routing, "routing"),

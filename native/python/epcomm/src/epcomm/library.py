@@ -1,4 +1,4 @@
-"""Binds libepcomm with ctypes: the structs and functions of epcomm.h and epcomm_deepep.h."""
+"""The structs and functions of epcomm.h and epcomm_deepep.h, with ctypes."""
 
 import ctypes
 import os
@@ -145,7 +145,8 @@ def _candidates():
 
 
 def load():
-    """Opens libepcomm: EPCOMM_LIBRARY, or in this module's folder, or in the linker's search path."""
+    """Opens the file that EPCOMM_LIBRARY names. Without EPCOMM_LIBRARY, opens libepcomm.so in this module's folder, or
+    libepcomm.so.1 in the linker's search path."""
     tried = []
     for path in _candidates():
         try:

@@ -1,6 +1,6 @@
-"""Loads the extension libepcomm_native.so: the file that EPCOMM_NATIVE names, or the one beside this module.
+"""Loads the C++ extension: the file that EPCOMM_NATIVE names, or libepcomm_native.so in this module's folder.
 
-With EPCOMM_NATIVE=0 or without that file, calls are made with ctypes, which takes several times as long on the host.
+With EPCOMM_NATIVE=0 or without the file, calls are made with ctypes, which is slower.
 """
 
 import ctypes
@@ -22,7 +22,7 @@ _FUNCTIONS = ("dispatch", "dispatch_send", "dispatch_recv", "combine", "combine_
               "received", "return_weights", "add_counts", "error")  # native::Library
 _DRIVER = ("cuEventCreate", "cuEventRecord", "cuStreamWaitEvent", "cuStreamGetCaptureInfo_v2", "cuCtxSetCurrent", "cuCtxSynchronize")
 
-_opened = []  # empty before the first search
+_opened = []  # the result of load()
 
 
 def _paths():
@@ -73,7 +73,7 @@ _NAMES = ("layout", "dispatch", "dispatch_again", "combine", "ll_dispatch", "ll_
 
 
 def _plain():
-    """Imports the extension as plain functions. Returns None if this PyTorch stores tensors differently."""
+    """Imports the extension as plain functions. Returns None if this PyTorch stores tensors in another way."""
     try:
         loader = importlib.machinery.ExtensionFileLoader("epcomm_native", load()._name)
         module = importlib.util.module_from_spec(importlib.util.spec_from_loader("epcomm_native", loader))
@@ -93,13 +93,13 @@ def _module():
 
 
 def calls(handle, low_sent, normal_sent, event):
-    """Returns the extension's Calls, or None if _plain cannot import it. handle, low_sent, normal_sent: types of
-    handles and of their `sent`. event: what the methods return."""
+    """Returns the extension's Calls, or None. handle, low_sent and normal_sent are the types of handles and of their
+    `sent`. event is the event that methods return."""
     return _module().Calls(handle, low_sent, normal_sent, event) if _module() else None
 
 
 def serve(cls, methods):
-    """Replaces methods of a class by the extension's (methods.cpp), unless a program has already replaced one."""
+    """Replaces methods of a class by those of methods.cpp, unless a program has replaced any of them."""
     names = [f.__name__ for f in methods]
     if _module() and all(vars(cls)[n] is f for n, f in zip(names, methods)):
         signatures = [str(inspect.signature(f)).replace("(self", "($self", 1) for f in methods]
@@ -108,8 +108,8 @@ def serve(cls, methods):
 
 @functools.cache
 def operators():
-    """Returns the operators, whose first argument is a link's number. They are plain functions if _plain can import
-    them and EPCOMM_DISPATCHER is not 1; otherwise PyTorch's operators, which take several us more."""
+    """Returns the operators, whose first argument is a link's number. They are plain functions if _module() returns a
+    module; otherwise they are PyTorch's operators, which take several us more."""
     plain = _module()
     if plain:
         return types.SimpleNamespace(**{n: getattr(plain, n) for n in _NAMES})
@@ -118,13 +118,13 @@ def operators():
 
 
 def said(link):
-    """Returns the memory for a link's last call: status, rows received, tokens of the fullest rank."""
+    """Returns an array that always describes a link's last call: status, received rows, tokens of the fullest rank."""
     return (c_int32 * 3).from_address(load().epcomm_native_said(link))
 
 
 def counts(link):
-    """Returns (rows received, tokens of the fullest rank, each expert's rows) of the last dispatch. The list is empty
-    if the host did not wait."""
+    """Returns (received rows, tokens of the fullest rank, rows of each local expert) of the last dispatch. The last is
+    empty if the host did not wait."""
     at, (_, received, fullest) = load().epcomm_native_per_expert(link), said(link)
     return received, fullest, (c_uint32 * load().epcomm_native_experts(link)).from_address(at)[:] if at else []
 
@@ -133,8 +133,7 @@ PARTS = ("order", "allocation", "launch", "wait", "whole", "calls")
 
 
 def profile(on):
-    """Begins or ends a profile. Returns the number of calls, and ns of ordering, allocating, launching, waiting for
-    counts, and whole calls."""
+    """Begins or ends a profile of the host's time. Returns ns by part, and the number of calls."""
     out = (c_int64 * len(PARTS))()
     load().epcomm_native_profile(int(on), out)
     return dict(zip(PARTS, out))
@@ -157,7 +156,7 @@ def emulated_context(index):
 
 
 def new_lane(context):
-    """Makes the extension's lane. context: the emulated driver's, or None on a GPU."""
+    """Makes the extension's lane. context: that of the emulated driver, or None on a GPU."""
     lane = load().epcomm_native_lane(_addresses(ctypes.CDLL("libcuda.so.1"), _DRIVER), context)
     if not lane:
         raise RuntimeError("epcomm: the driver refused an event")
@@ -165,6 +164,6 @@ def new_lane(context):
 
 
 def new_link(lib, comm, lane, board, numbers):
-    """Makes a link. order.cpp lists the numbers."""
+    """Makes a link. `numbers` are listed in order.cpp."""
     functions = _addresses(lib, [f"epcomm_{name}" for name in _FUNCTIONS])
     return load().epcomm_native_link(comm, functions, lane, board, (c_int64 * len(numbers))(*numbers))

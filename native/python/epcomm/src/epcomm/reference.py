@@ -6,7 +6,7 @@ FP8 = 2
 
 
 class Inputs:
-    """The random inputs of one rank in call n, from the seed (n, rank)."""
+    """The random inputs of one rank in call n."""
 
     def __init__(self, ep, n, rank, tokens):
         g = torch.Generator(device=ep.device).manual_seed(n * 64 + rank)
@@ -21,13 +21,13 @@ def quantize_fp8(x):
     """Returns (e4m3 elements [tokens, hidden], float32 scales [tokens, hidden/128])."""
     groups = x.float().view(x.shape[0], x.shape[1] // 128, 128)
     most = groups.abs().amax(-1).clamp_min(1e-4)
-    # A tensor, because on a GPU torch divides by a number as a product with 1/448, which rounds differently.
+    # Division by a tensor: for a number, torch multiplies by 1/448 on a GPU, which rounds in another way.
     scales = most / torch.full_like(most, 448.0)
     return (groups / scales[..., None]).to(torch.float8_e4m3fn).view(x.shape), scales
 
 
 def as_sent(x, dtype):
-    """Returns x in float32, as rounded for sending."""
+    """Returns x in float32, after the rounding of dtype."""
     if dtype != FP8:
         return x.float()
     q, scales = quantize_fp8(x)
@@ -39,14 +39,14 @@ def gain(experts):
 
 
 def expert_of_rows(ep, view, rows):
-    """Returns for the first rows the local expert, and whether the row holds data."""
+    """Returns two tensors for the first rows: the local expert, and whether the row holds data."""
     at = torch.arange(rows, device=ep.device, dtype=torch.int32)
     group = torch.searchsorted(view.row_offsets[1:].contiguous(), at, right=True).clamp_max(ep.groups - 1)
     return group, at < view.row_offsets[-1]
 
 
 def apply_experts(ep, view, dtype, rows, y):
-    """Writes the experts' outputs to y, with static shapes for graphs."""
+    """Writes the experts' outputs to y. Shapes are static, for CUDA graphs."""
     if rows == 0:
         return
     group, _ = expert_of_rows(ep, view, rows)
@@ -57,7 +57,7 @@ def apply_experts(ep, view, dtype, rows, y):
 
 
 def check_dispatch(ep, view, dtype, everyone):
-    """Returns '' if dispatch's outputs are right, else the first difference."""
+    """Returns the first error in dispatch's outputs, or ''."""
     offsets = view.row_offsets.long()
     first = ep.rank * ep.local_experts
     mine = torch.arange(first, first + ep.local_experts, device=ep.device)
@@ -95,8 +95,7 @@ def check_dispatch(ep, view, dtype, everyone):
 
 
 def check_combine(ep, combined, dtype, mine, reduced):
-    """Compares with a float64 sum. Returns '' if every error is below the bound for rounding, else the largest
-    difference."""
+    """Compares combine's output with a float64 sum. Returns the largest error beyond the bound for rounding, or ''."""
     x = as_sent(mine.x, dtype)
     want = torch.zeros((x.shape[0], ep.hidden), dtype=torch.float64, device=ep.device)
     size = torch.zeros_like(want)

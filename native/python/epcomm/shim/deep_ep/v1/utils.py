@@ -4,7 +4,7 @@ from epcomm.deepep import EventHandle, EventOverlap
 
 
 def check_nvlink_connections(group):
-    """Does nothing: the first call of a shape checks the links."""
+    """Does nothing."""
 
 
 __all__ = ["EventHandle", "EventOverlap", "check_nvlink_connections"]

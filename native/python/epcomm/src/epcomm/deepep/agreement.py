@@ -1,8 +1,8 @@
 """Checks that all ranks make the same calls.
 
-The ranks of a host share memory. For each call, a rank writes the call's number and a key, a number that stands for
-its arguments. If the key is new, it also writes the arguments ("facts") and waits for the other ranks. If the ranks
-differ, every rank raises the same error text, at this call or its next one.
+In shared memory, a rank counts its calls and writes each call's key (a hash of its arguments). If a key is new, the
+rank also writes the arguments ("facts") and waits for the other ranks. If keys differ, every rank raises the same
+error text, at this call or a later call.
 """
 
 import ctypes
@@ -16,11 +16,11 @@ import time
 from ..comm import EpcommError
 
 RING = 1023                # kept keys, as in native.h
-_RECORD = 8 * (1 + RING)   # number of calls, then the last keys
-_FACTS, _FACT = 64, 512    # keys whose facts are kept, and bytes of each: key, length, JSON
+_RECORD = 8 * (1 + RING)   # bytes: number of calls, last keys
+_FACTS, _FACT = 64, 512    # kept facts; bytes of each: key, length, JSON
 _TEXT = 1024               # bytes: length, text
 _DISAGREE = 5
-_LATE = 1.0                # seconds to wait for ranks that have not reached the call
+_LATE = 1.0                # seconds to wait for late ranks
 
 
 def _folder():
@@ -28,7 +28,7 @@ def _folder():
 
 
 class Agreement:
-    """One rank's view. verdict_at and records_at are addresses for native code."""
+    """One rank's view of the shared memory."""
 
     def __init__(self, memory, rank, ranks, deadline):
         self._memory, self.rank, self.ranks, self._deadline = memory, rank, ranks, deadline
@@ -78,11 +78,11 @@ class Agreement:
         self._memory[at:at + 8] = key.to_bytes(8, "little")
 
     def _at_call(self, n):
-        """Returns {rank: key} for the ranks that have reached call n and still keep its key."""
+        """Returns {rank: key of call n} for the ranks that have made call n."""
         return {r: rec[1 + n % RING] for r, rec in enumerate(self._records) if n <= rec[0] < n + RING - 1}
 
     def _difference(self, keys):
-        """Returns the error text that says in what these calls differ."""
+        """Returns the error text for calls with these keys, by rank."""
         facts = {r: self._facts_of(r, key) for r, key in keys.items()}
         names = [n for n in next(iter(facts.values()), {}) if len({json.dumps(f.get(n)) for f in facts.values()}) > 1]
         if "the call" in names:
@@ -91,8 +91,7 @@ class Agreement:
         return "the ranks differ in what they call: " + ("; ".join(parts) or "the calls are in another order") + "; all ranks must make the same calls"
 
     def difference(self):
-        """Returns the error text that says in what the ranks differ. The first rank that finds a difference writes it
-        for all."""
+        """Returns the error text. The first rank that finds a difference writes the text for all ranks."""
         n = self._records[self.rank][0]
         end = time.monotonic() + _LATE
         while not self._verdict.value:
@@ -117,7 +116,7 @@ class Agreement:
             self.refuse()
 
     def step(self, key):
-        """Compares a call whose key is known. The extension does this in C++."""
+        """Compares a call whose key is known, as order.cpp does."""
         mine = self._records[self.rank]
         n = mine[0] + 1
         mine[1 + n % RING], mine[0] = key, n
@@ -125,7 +124,7 @@ class Agreement:
             self.refuse()
 
     def first(self, key, facts):
-        """Compares a call whose key is new, once all ranks have reached it. Collective; the deadline bounds the wait."""
+        """Waits until all ranks have reached a call whose key is new, and compares it."""
         self._note(key, facts)
         self.step(key)
         n, end, pause = self._records[self.rank][0], time.monotonic() + self._deadline, 1e-5
@@ -142,7 +141,7 @@ class Agreement:
 
 
 def share(rank, ranks, all_gather_object, deadline):
-    """Returns the ranks' Agreement, or None if there is one rank or no shared memory. Collective."""
+    """Returns an Agreement, or None if there is only one rank or no shared memory. Collective."""
     if ranks == 1:
         return None
     name = os.path.join(_folder(), f"epcomm-{secrets.token_hex(8)}")

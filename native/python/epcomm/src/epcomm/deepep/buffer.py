@@ -19,7 +19,7 @@ def _deadline():
 
 
 def _precision():
-    """Returns EPCOMM_PRECISION. Under "reduced", the default, kernels may round partial sums to bfloat16."""
+    """Returns EPCOMM_PRECISION. With "reduced", the default, kernels may round partial sums to bfloat16."""
     precision = os.environ.get("EPCOMM_PRECISION", "reduced")
     if precision not in ("full", "reduced"):
         raise ValueError(f"EPCOMM_PRECISION: {precision!r} is neither full nor reduced")
@@ -30,9 +30,8 @@ class Buffer:
     """Expert parallelism of the ranks of a group, all on one host.
 
     group: a torch.distributed group; comm: an mpi4py communicator instead of group. num_nvl_bytes and num_rdma_bytes
-    are not used, because memory is allocated at the first dispatch of a shape. Normal calls take at most
-    EPCOMM_MAX_TOKENS tokens a rank, by default 4096. They use the fastest number of SMs, unless set_num_sms or a
-    Config bounds it. Collective.
+    are not used. Normal calls take at most EPCOMM_MAX_TOKENS tokens a rank, by default 4096. set_num_sms or a Config
+    bounds their number of SMs. Collective.
     """
 
     num_sms = 20  # DeepEP's default, for programs that read it
@@ -58,10 +57,10 @@ class Buffer:
         give_back_left()
         self.device = torch.device(device) if device is not None else torch.device("cuda", torch.cuda.current_device())
         if self.device.type == "cuda":
-            torch.empty(1, device=self.device)  # so that torch makes the CUDA context, with its own flags, before the library does
+            torch.empty(1, device=self.device)  # torch makes the CUDA context, with its own flags
         self._lane = events.new_lane(self.device, self.rank)
         self._shrinks, self._masked, self._applied = enable_shrink, set(), set()
-        # An Agreement compares calls of equal number, and the ranks' numbers differ after a fault.
+        # After a fault the ranks have made different numbers of calls, which an Agreement would report.
         self._agreement = None if enable_shrink else agreement.share(self.rank, self.group_size, self._all_gather_object, _deadline())
         self._links, self._keys = {}, Keys()
         if self._agreement is not None:
@@ -72,7 +71,7 @@ class Buffer:
             self._calls = native.calls(Handle, low_latency.Sent, normal.Sent, EventOverlap())
             native.serve(Buffer, _SERVED)
         self._max_tokens = int(os.environ.get("EPCOMM_MAX_TOKENS", "4096"))
-        self._counter = None       # link whose kernel get_dispatch_layout uses
+        self._counter = None       # link for get_dispatch_layout
         self._next_combine = None
         self._runtime = True
 
@@ -86,7 +85,7 @@ class Buffer:
         return everyone
 
     def _link(self, op, shape, **facts):
-        """Returns (communicator for a shape, key of a call). Collective at the first call with these arguments."""
+        """Returns (communicator, key of a call). Collective at the first call with these arguments."""
         if not self._runtime:
             raise RuntimeError("this Buffer was destroyed")
         key, new = self._keys.of(op, shape, facts)
@@ -100,13 +99,13 @@ class Buffer:
         return link, key
 
     def _first(self, given, op, shape, **facts):
-        """Returns what _link returns, and stores it under `given`."""
+        """Calls _link and stores its result under `given`."""
         found = self._link(op, shape, **facts)
         self._found[given] = found[0], self._keys.of(op, shape, facts)[0]
         return found
 
     def _made(self, shape):
-        """Returns a communicator for a shape, if possible that of an earlier shape."""
+        """Returns a communicator for a shape, if possible an old communicator."""
         for link in self._links.values():
             if link.serves(shape):
                 return link
@@ -132,7 +131,7 @@ class Buffer:
 
     def __del__(self):
         for link in dict.fromkeys(getattr(self, "_links", {}).values()):
-            leave(link.comm)  # a graph may be under capture
+            leave(link.comm)
 
     # ---- functions without communication ----
 
@@ -164,8 +163,7 @@ class Buffer:
     def get_combine_config(num_ranks):
         return config_for(num_ranks, Buffer.num_sms, Buffer._bound)
 
-    # The extension replaces get_dispatch_layout, dispatch, combine, low_latency_dispatch and low_latency_combine.
-    # Before anything is sent, it leaves calls that it does not support to the methods below.
+    # The extension replaces the methods in _SERVED, and calls them only for what it does not support (methods.cpp).
 
     def get_dispatch_layout(self, topk_idx, num_experts, previous_event=None, async_finish=False, allocate_on_comm_stream=False):
         def work():
@@ -230,7 +228,7 @@ class Buffer:
                 counts, handle)
 
     def _dispatch_again(self, sent, x, scales):
-        """Dispatches with a handle, which holds the number of rows."""
+        """Dispatches with the handle of an earlier dispatch."""
         link = sent.link
         must_be("x", x, x.dtype, sent.tokens, link.hidden)
         fp8 = scales is not None
@@ -276,7 +274,7 @@ class Buffer:
     # ---- low-latency calls ----
 
     def clean_low_latency_buffer(self, num_max_dispatch_tokens_per_rank, hidden, num_experts):
-        """Does nothing: normal and low-latency calls use separate memory."""
+        """Does nothing."""
 
     def low_latency_dispatch(self, x, topk_idx, num_max_dispatch_tokens_per_rank, num_experts, cumulative_local_expert_recv_stats=None,
                              dispatch_wait_recv_cost_stats=None, use_fp8=True, round_scale=False, use_ue8m0=False, async_finish=False,
@@ -304,7 +302,7 @@ class Buffer:
         return received, count, handle, *self._finish(event, half, (x, topk_idx, received, count, handle))
 
     def _low_link(self, hidden, experts, topk, most, fp8, round_scale, later):
-        """Returns (Link, key). Collective at the first call with these arguments."""
+        """Returns (Link, key). Collective at first."""
         given = hidden, experts, topk, most, fp8, round_scale, later
         if given in self._found:
             return self._found[given]
@@ -349,7 +347,7 @@ class Buffer:
         return self._found[given][1]
 
     def get_next_low_latency_combine_buffer(self, handle):
-        """Returns memory for the rows of the next combine with zero_copy."""
+        """Returns memory for the rows of the next combine with zero_copy, bfloat16 [local experts, rows, hidden]."""
         sent = sent_of(handle, "low_latency_dispatch")
         self._next_combine = torch.empty(sent.link.rows_shape(sent.fp8), dtype=torch.bfloat16, device=self.device)
         return self._next_combine
@@ -357,8 +355,8 @@ class Buffer:
     # ---- lost ranks ----
 
     def low_latency_update_mask_buffer(self, rank_to_mask, mask=False):
-        """Notes that a rank is lost (mask=True) or back. The living ranks apply the change together, in their next
-        low_latency_dispatch or low_latency_query_mask_buffer."""
+        """Notes that a rank is lost (mask=True) or back. The change takes effect in the next low_latency_dispatch or
+        low_latency_query_mask_buffer, which the living ranks call together."""
         self._must_shrink()
         if not 0 <= rank_to_mask < self.group_size or rank_to_mask == self.rank:
             raise ValueError(f"rank_to_mask: {rank_to_mask} is not another rank below {self.group_size}")
@@ -367,14 +365,14 @@ class Buffer:
             self._calls.pause(self._masked != self._applied)
 
     def low_latency_query_mask_buffer(self, mask_status):
-        """Applies the noted changes, then writes 1 for each masked rank and 0 for the others to mask_status, int32
-        [ranks]."""
+        """Applies the noted changes. Then it writes 1 for each lost rank and 0 for each living rank to mask_status,
+        int32 [ranks]."""
         self._must_shrink()
         self._apply_masks()
         mask_status.copy_(torch.tensor([int(r in self._masked) for r in range(self.group_size)], dtype=mask_status.dtype))
 
     def low_latency_clean_mask_buffer(self):
-        """Takes all ranks back. Collective over all ranks. If it fails, the masks stay as they were."""
+        """Takes all lost ranks back. Collective over all ranks. After a failure the masks are as before."""
         self._must_shrink()
         masked, self._masked = self._masked, set()
         try:
@@ -408,7 +406,7 @@ class Buffer:
 
     def check(self):
         """Raises EpcommError if a wait in a call of this rank passed its deadline; the outputs are NaN then. After each
-        replay of a graph, wait for its stream, then call check. It reads only host memory."""
+        replay of a graph, wait for its stream, then call check."""
         for link in dict.fromkeys(self._links.values()):
             link.comm.check(lib().epcomm_fault(link.comm.handle, None))
 

@@ -1,9 +1,8 @@
-"""DeepEP's Config, of which epcomm uses only num_sms; other parameters come from the pack."""
+"""DeepEP's Config, and checks of arguments."""
 
 
 class NotServed(NotImplementedError):
-    """Raised for a call that epcomm.deepep does not support. The text says what to use
-    instead."""
+    """Raised for a call that epcomm.deepep does not support. The text says what to use instead."""
 
     def __init__(self, what, use):
         super().__init__(f"epcomm.deepep does not serve {what}; {use}")
@@ -15,7 +14,7 @@ def must_be_off(name, on, use):
 
 
 def must_be(name, tensor, dtype, *shape):
-    """Refuses a tensor that kernels would misread. None allows any size."""
+    """Raises ValueError if a tensor has another dtype or shape. None allows any size."""
     fits = tensor.dtype is dtype and tensor.dim() == len(shape) and all(w is None or w == n for w, n in zip(shape, tensor.shape))
     if not fits:
         want = ", ".join("any" if n is None else str(n) for n in shape)
@@ -29,7 +28,7 @@ def must_be_on(device, **tensors):
 
 
 class Config:
-    """Bounds the SMs of a call by num_sms; 0 means no bound. The other numbers are not used."""
+    """Bounds the SMs of a call by num_sms; 0 means no bound. Other numbers are not used."""
 
     def __init__(self, num_sms=20, num_max_nvl_chunked_send_tokens=6, num_max_nvl_chunked_recv_tokens=256,
                  num_max_rdma_chunked_send_tokens=6, num_max_rdma_chunked_recv_tokens=256):
@@ -54,7 +53,7 @@ MOST_RANKS = 8
 
 
 def config_for(num_ranks, num_sms, bound):
-    """Returns the same Config for all numbers of ranks. bound: the number given to set_num_sms, or 0."""
+    """Returns a Config. bound: the number given to set_num_sms, or 0."""
     if not 1 <= num_ranks <= MOST_RANKS:
         raise NotServed(f"{num_ranks} ranks", f"use it with at most {MOST_RANKS} ranks, all on one host")
     config = Config(num_sms)

@@ -15,12 +15,12 @@ from .elastic_handle import ElasticEvent, EPHandle
 from .events import EventHandle, EventOverlap
 
 ALIGNMENT = 2 << 20  # V2's buffers are multiples of 2 MiB
-LINK_EFFICIENCY, READ_GBS, WRITE_GBS, MARGIN = 0.9, 200, 50, 1.25  # V2's estimates, see get_theoretical_num_sms
+LINK_EFFICIENCY, READ_GBS, WRITE_GBS, MARGIN = 0.9, 200, 50, 1.25  # V2's estimates
 LEAST_SMS, LEAST_SMS_ALONE = 4, 64  # with and without prefer_overlap_with_compute
 
 
 def nvlink_gbs():
-    """Returns the sum of a GPU's NVLink speeds in GB/s; 0 if nvidia-smi prints none."""
+    """Returns the sum of a GPU's NVLink speeds in GB/s, 0 if unknown."""
     try:
         output = subprocess.run(["nvidia-smi", "nvlink", "-s"], capture_output=True, text=True, check=True, timeout=30).stdout
     except (OSError, subprocess.SubprocessError):
@@ -30,7 +30,7 @@ def nvlink_gbs():
 
 
 def refused(name, use):
-    """Returns a method that raises NotServed for the call `name`."""
+    """Returns a method that raises NotServed."""
     def method(*_, **__):
         raise NotServed(name, use)
     return method
@@ -40,8 +40,7 @@ class ElasticBuffer:
     """Expert parallelism of the ranks of a group, all on one host.
 
     The arguments are those of DeepEP V2. num_bytes and the settings of queue pairs and timeouts are not used;
-    EPCOMM_DEADLINE bounds waits. A call takes at most num_sms SMs; 0 means get_theoretical_num_sms. Rows arrive in
-    the order of source ranks and tokens, so every buffer is deterministic. Collective.
+    EPCOMM_DEADLINE bounds waits. Rows arrive in the order of source ranks and tokens. Collective.
     """
 
     def __init__(self, group, num_bytes=None, num_cpu_bytes=0, num_max_tokens_per_rank=0, hidden=0, num_topk=0, use_fp8_dispatch=False,
@@ -87,8 +86,7 @@ class ElasticBuffer:
     @staticmethod
     def get_buffer_size_hint(group, num_max_tokens_per_rank, hidden, num_topk=0, use_fp8_dispatch=False, allow_hybrid_mode=True,
                              allow_multiple_reduction=True):
-        """Returns the bytes of the largest possible number of BF16 rows with their ids and weights, rounded up to 2
-        MiB."""
+        """Returns bytes for the most BF16 rows possible, with ids and weights, rounded up to 2 MiB."""
         return expand.aligned(group.size() * num_max_tokens_per_rank * (2 * hidden + 12 * num_topk + 4), ALIGNMENT)
 
     @staticmethod
@@ -106,9 +104,8 @@ class ElasticBuffer:
 
     def get_theoretical_num_sms(self, num_experts, num_topk, num_scaleout_topk=0, rdma_gbs=0, nvlink_gbs=0, sm_read_gbs=READ_GBS,
                                 sm_write_gbs=WRITE_GBS):
-        """Returns the number of SMs by DeepEP V2's formula (deep_ep/buffers/elastic.py) for one host. The number is
-        even and at least 4, or at least 64 without prefer_overlap_with_compute. The formula assumes balanced
-        routing."""
+        """Returns the number of SMs by DeepEP V2's formula (deep_ep/buffers/elastic.py), for balanced routing. Raises
+        ValueError if num_experts or num_topk does not fit."""
         must_be_off("num_scaleout_topk", num_scaleout_topk, "all ranks are on one host; leave it out")
         if not 1 <= num_topk <= num_experts or num_experts % self.num_ranks:
             raise ValueError(f"num_experts, num_topk: {num_experts}, {num_topk}; give a multiple of {self.num_ranks} as num_experts, and a num_topk from 1 to num_experts")
@@ -124,7 +121,7 @@ class ElasticBuffer:
         gbs = gbs or LINK_EFFICIENCY * nvlink_gbs()
         if gbs == 0:
             warnings.warn("get_theoretical_num_sms: nvidia-smi prints no speed of NVLinks; give num_sms, or nvlink_gbs", stacklevel=3)
-        there = ranks * (1 - comb(experts - experts // ranks, topk) / comb(experts, topk))  # mean number of ranks to which a token is sent
+        there = ranks * (1 - comb(experts - experts // ranks, topk) / comb(experts, topk))  # mean ranks of a token
         carried = gbs / (1 - 1 / ranks)
         sms = expand.aligned(max(LEAST_SMS, ceil(MARGIN * max(carried / there / read_gbs, carried / write_gbs))), 2)
         return min(sms if self.prefer_overlap_with_compute else max(sms, LEAST_SMS_ALONE), most)
@@ -133,7 +130,7 @@ class ElasticBuffer:
         return torch.cuda.get_device_properties(self._calls.device).multi_processor_count
 
     def get_theoretical_num_qps(self, num_sms):
-        """Returns DeepEP V2's number of queue pairs, which nothing here uses."""
+        """Returns DeepEP V2's number of queue pairs, which is not used."""
         return min(num_sms, 9, self.num_allocated_qps)
 
     def barrier(self, use_comm_stream=True, with_cpu_sync=False, sequential=True):
@@ -148,7 +145,7 @@ class ElasticBuffer:
     # ---- dispatch and combine ----
 
     def _run(self, previous, before_epilogue, aside, work, tensors):
-        """Runs work() after two events, which may be None. Returns (the value of work(), the event for the caller)."""
+        """Runs work() after two events, which may be None. Returns (the value of work(), an ElasticEvent)."""
         if previous is None and before_epilogue is None and not aside:
             return work(), ElasticEvent()
 
@@ -162,7 +159,7 @@ class ElasticBuffer:
         return value, ElasticEvent(event)
 
     def _most_tokens(self, given):
-        """Returns num_max_tokens_per_rank. A buffer made without it takes that of its first call."""
+        """Returns num_max_tokens_per_rank. A buffer without this number takes the number of its first call."""
         most = self.num_max_tokens_per_rank
         if most == 0:
             if not given:
@@ -180,9 +177,9 @@ class ElasticBuffer:
 
         x: bfloat16 [tokens, hidden], or (float8_e4m3fn [tokens, hidden], float32 scales [tokens, hidden/128]).
         Returns (rows, ids, weights, handle, event). ids: local experts, int64 [rows, top-k], -1 for experts of other
-        ranks; None if expanded. weights: float32 [rows, top-k], or [rows] if expanded. With do_cpu_sync=False, the
-        outputs have room for the most rows possible, also in later calls with the handle; rows without a token have
-        the id -1.
+        ranks; None with do_expand. weights: float32 [rows, top-k], or [rows] with do_expand. num_sms: most SMs, 0 for
+        get_theoretical_num_sms. With do_cpu_sync=False, the outputs have the most rows possible, and rows without a
+        token have the id -1.
         """
         assert do_expand or not do_zero_padding, "do_zero_padding: only with do_expand"
         inputs = (x, topk_idx, topk_weights, cumulative_local_expert_recv_stats)
@@ -205,7 +202,7 @@ class ElasticBuffer:
         return rows, ids, weights, handle, event
 
     def _new(self, handle, x, topk_idx, topk_weights, stats, worst, copies):
-        """Stores the results in the handle. Returns (rows, weights, handle)."""
+        """Fills the handle. Returns (rows, weights, handle)."""
         per_rank, _, per_expert, in_rank, _ = self._calls.get_dispatch_layout(topk_idx, handle.num_experts)
         handle.layout = per_rank, per_expert, in_rank
         handle.topk_idx = topk_idx.clone() if copies else topk_idx
@@ -218,7 +215,7 @@ class ElasticBuffer:
         return rows, weights, handle
 
     def _again(self, handle, x, topk_weights, stats):
-        """Dispatches with a handle. Weights are sent only together with ids."""
+        """Dispatches with a filled handle. Weights need a dispatch with ids."""
         if topk_weights is None:
             rows, weights = self._calls.dispatch(x, handle=handle.sent)[0], None
         else:
@@ -234,7 +231,7 @@ class ElasticBuffer:
 
     @staticmethod
     def _finished(rows, weights, handle, zeros, columns):
-        """Returns the results of dispatch, then the handle's tensors, which the caller's stream will read."""
+        """Returns the results of dispatch, then the handle's tensors for record_stream."""
         ids = handle.recv_topk_idx
         if handle.do_expand:
             rows, weights = expand.spread(handle.sent.sent, rows, weights, handle.places, zeros, columns)
@@ -245,11 +242,11 @@ class ElasticBuffer:
 
     def combine(self, x, handle, topk_weights=None, bias=None, num_sms=0, num_qps=0, previous_event=None, previous_event_before_epilogue=None,
                 async_with_compute_stream=False, allocate_on_comm_stream=False):
-        """Adds the rows of each token. The experts have already multiplied them by the weights.
+        """Adds the rows of each token, which the experts must have multiplied by the weights.
 
-        x: bfloat16 [rows, hidden], in the order of dispatch's rows; topk_weights: the weights that dispatch returned;
+        x: bfloat16 [rows, hidden], in the order of dispatch's rows. topk_weights: the weights that dispatch returned.
         bias: bfloat16 [tokens, hidden], or a pair of such tensors. Returns (bfloat16 [tokens, hidden], weights
-        float32 [tokens, top-k] or None, event). The call takes as many SMs as its dispatch.
+        float32 [tokens, top-k] or None, event). num_sms is not used.
         """
         if handle.do_expand and not self.allow_multiple_reduction:
             raise NotServed("combine of expanded rows with allow_multiple_reduction=False",
@@ -269,8 +266,8 @@ class ElasticBuffer:
         return combined, weights, event
 
     def _combine_onto(self, biases, y, weights, handle):
-        """Adds biases, then the ranks' rows in the order of expand.order_of_ranks, in float32. One combine would
-        round the sum, so there is one for each rank."""
+        """Adds biases, then the ranks' rows in the order of expand.order_of_ranks, in float32. It makes a combine for
+        each rank, because one combine for all ranks would round their sum."""
         total, parts, back = sum(b.float() for b in biases), [], None
         for rank in range(self.num_ranks):
             mine = y if rank == self.rank_idx else torch.zeros_like(y)

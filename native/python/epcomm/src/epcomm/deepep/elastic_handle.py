@@ -9,7 +9,7 @@ from .events import EventOverlap
 
 
 class ElasticEvent(EventOverlap):
-    """DeepEP V2's EventOverlap, with a function to call after a wait."""
+    """DeepEP V2's EventOverlap."""
 
     def __init__(self, event=None, extra_tensors=None):
         super().__init__(event, extra_tensors)
@@ -38,7 +38,7 @@ class ElasticEvent(EventOverlap):
 
 
 class EPHandle:
-    """DeepEP V2's handle of a dispatch. Tensors about rows are computed when first read."""
+    """DeepEP V2's handle of a dispatch."""
 
     token_metadata_at_forward = channel_linked_list = None  # only in V2's hybrid mode
 
@@ -48,7 +48,7 @@ class EPHandle:
         self._rank, self._ranks = rank, ranks
 
     def must_fit(self, num_experts, expert_alignment, num_max_tokens_per_rank, do_expand):
-        """Raises ValueError if an argument is neither None nor that of the handle's dispatch."""
+        """Raises ValueError if an argument is given and differs from that of the handle's dispatch."""
         for name, got, mine in (("num_experts", num_experts, self.num_experts), ("expert_alignment", expert_alignment, self.expert_alignment),
                                 ("num_max_tokens_per_rank", num_max_tokens_per_rank, self.num_max_tokens_per_rank),
                                 ("do_expand", do_expand, self.do_expand)):
@@ -56,8 +56,7 @@ class EPHandle:
                 raise ValueError(f"{name}: {got}, but the handle's dispatch had {mine}; give the same value, or None")
 
     def filled(self, sent, ids, counts):
-        """Stores the results of Buffer.dispatch. counts: padded rows of each local expert, [] if the host did not
-        wait."""
+        """Stores results of Buffer.dispatch. counts: padded rows of each local expert, [] if the host did not wait."""
         self.sent, self.recv_topk_idx, self.num_recv_tokens_per_expert_list = sent, ids, counts
         self.num_recv_tokens = sent.sent.received
         self.dst_buffer_slot_idx = sent.sent.link.nothing
@@ -84,20 +83,21 @@ class EPHandle:
 
     @functools.cached_property
     def psum_num_recv_tokens_per_scaleup_rank(self):
-        """int32 [ranks]: rows from the ranks 0 to r."""
+        """int32 [ranks]: number of rows from ranks 0 to r."""
         return self.sent[0][:, self._rank].contiguous()
 
     @functools.cached_property
     def psum_num_recv_tokens_per_expert(self):
-        """int32 [local experts]: end of each expert's rows, before the padding if rows are expanded, else after it."""
+        """int32 [local experts]: end of each expert's rows. The padding after them counts only if rows are not
+        expanded."""
         counts = self.num_unaligned_recv_tokens_per_expert
         ends = expand.aligned(counts, self.expert_alignment).cumsum(0, dtype=torch.int32)
         return ends - expand.aligned(counts, self.expert_alignment) + counts if self.do_expand else ends
 
     @functools.cached_property
     def recv_src_metadata(self):
-        """int32 [rows, 2 + top-k]. Column 0 is source rank * num_max_tokens_per_rank + token, column 1 is -1. The
-        others are the expanded rows of the token's selections, -1 for none."""
+        """int32 [rows, 2 + top-k]. Column 0 is source rank * num_max_tokens_per_rank + token. Column 1 is -1. The
+        other columns are the expanded rows of the token, or -1."""
         rows, topk = self.recv_topk_idx.shape
         token, ends = self.sent[3], self.psum_num_recv_tokens_per_scaleup_rank
         source = torch.searchsorted(ends, torch.arange(rows, dtype=torch.int32, device=token.device), right=True, out_int32=True)

@@ -1,4 +1,4 @@
-"""Events, and the choice of the stream on which a call runs."""
+"""Events and the order of calls."""
 
 import contextlib
 import ctypes
@@ -23,7 +23,7 @@ def current_raw(device):
 
 
 def capture_of(stream):
-    """Returns the driver's number of a stream's capture, 0 outside captures."""
+    """Returns the number of a stream's capture, 0 outside captures."""
     global _capture_info
     if _capture_info is None:
         _capture_info = ctypes.CDLL("libcuda.so.1").cuStreamGetCaptureInfo_v2
@@ -46,8 +46,8 @@ _free = []
 
 
 class EventHandle:
-    """An event that is recorded on the current stream. A new handle reuses the event of a deleted one. So deleting a
-    handle, which Python may do during a capture, calls no driver."""
+    """An event that is recorded on the current stream. Events are reused instead of destroyed, because Python may
+    delete a handle during a capture."""
 
     def __init__(self, stream=None):
         self.event = None
@@ -98,14 +98,11 @@ class _Behind:
 
 
 class Lane:
-    """Orders the calls of a Buffer. A call runs on the current stream or, with async_finish, on the communication
-    stream. Each call waits for the call before it. Calls in a CUDA graph and calls outside it cannot wait for each
-    other: the program that replays the graph must order them.
+    """Orders the calls of all Buffers of a thread and GPU, because calls share memory and SMs. A call waits for the
+    call before it. But calls in a CUDA graph and calls outside the graph cannot wait for each other: the program that
+    replays the graph must order them.
 
-    All Buffers of a thread and GPU share one order: calls share memory, and calls of two Buffers may need more SMs
-    than there are.
-
-    `native` is the extension's lane. settle() waits for the emulated driver.
+    `native` is the extension's Lane (native.h). settle() waits for the emulated driver.
     """
 
     def __init__(self, device, native_lane=None, settle=None, behind=None):
@@ -114,8 +111,8 @@ class Lane:
         self._behind = {} if behind is None else behind  # by whether in a CUDA graph
 
     def run(self, previous, aside, work, tensors):
-        """Returns (the value of work(), an event). With aside, work runs on the communication stream; otherwise the
-        event is None. `tensors` are inputs, whose memory must not be reused before work has ended."""
+        """Runs work() after the event `previous`. Returns (the value of work(), an event or None). If `aside` is true,
+        work runs on the communication stream, and `tensors` (its inputs) are recorded there."""
         if previous is None and not aside and self.native:
             return work(), None
         if self.stream is None:
@@ -161,7 +158,7 @@ def new_lane(device, rank):
         context, settle = native.emulated_context(index)
     key = threading.get_ident(), device.type, index
     if key not in _orders:
-        # The extension makes its events on the current device.
+        # new_lane makes events on the current device.
         here = torch.cuda.device(device) if device.type == "cuda" and native.load() else contextlib.nullcontext()
         with here:
             _orders[key] = native.new_lane(context) if native.load() else None, {}

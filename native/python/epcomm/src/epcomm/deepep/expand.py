@@ -1,8 +1,5 @@
-"""Expanded rows of ElasticBuffer: one row for each (token, local expert), sorted by expert.
-
-Dispatch receives one row for each (token, rank). The kernels ep_places, ep_expand and ep_fold copy it to its experts,
-and add their rows up again.
-"""
+"""Expanded rows of ElasticBuffer: one row for each (token, local expert), sorted by expert. Dispatch itself receives
+only one row of a token for all local experts."""
 
 import typing
 
@@ -15,7 +12,7 @@ from .normal import in_rows
 
 
 class Places(typing.NamedTuple):
-    slots: torch.Tensor    # int32 [rows, top-k]: expanded row of a selection, -1 on another rank
+    slots: torch.Tensor    # int32 [rows, top-k]: expanded row, -1 on another rank
     choices: torch.Tensor  # int32 [expanded rows]: received row * top-k + k; -1 in padding
     counts: torch.Tensor   # int32 [local experts]: rows of each expert, without padding
 
@@ -25,7 +22,7 @@ def aligned(n, to):
 
 
 def counts_of(ids, experts):
-    """Returns int32 [experts]. ids: int64 [rows, top-k], -1 for none."""
+    """Returns the number of rows of each expert, int32 [experts]. ids: int64 [rows, top-k], -1 for none."""
     flat = ids.flatten()
     counts = torch.zeros(experts, dtype=torch.int32, device=ids.device)
     return counts.scatter_add_(0, flat.clamp(min=0), (flat >= 0).to(torch.int32))
@@ -36,13 +33,13 @@ def _empty_like(tensor, *shape):
 
 
 def _received(sent):
-    """Returns the address of the number of received rows."""
+    """Returns the address of a dispatch's number of received rows."""
     return sent.index.data_ptr() + 4 * sent.link.ranks
 
 
 def places_of(sent, ids, alignment, rows):
-    """Returns the Places of a dispatch's rows. sent: normal.Sent. ids: local experts, int64 [rows, top-k]. rows:
-    number of expanded rows. Each expert's rows begin at a multiple of alignment."""
+    """Returns the Places of a dispatch's rows. ids: local experts, int64 [rows, top-k]. rows: number of expanded rows.
+    Each expert's rows begin at a multiple of `alignment`."""
     (n, topk), link = ids.shape, sent.link
     make = lambda *shape: torch.empty(shape, dtype=torch.int32, device=ids.device)
     places = Places(make(n, topk), make(rows), make(link.local_experts))
@@ -54,9 +51,9 @@ def places_of(sent, ids, alignment, rows):
 
 
 def spread(sent, rows, weights, places, zeros, columns):
-    """Returns the expanded rows and weights. rows: a tensor, or (tensor, scales); weights: float32 [rows, top-k] or
-    None. Rows without a token have weight 0; their data is 0 if `zeros`, otherwise undefined. With `columns` the
-    scales have the form of by_columns."""
+    """Returns the expanded rows and weights. rows: a tensor, or (tensor, scales). weights: float32 [rows, top-k] or
+    None. Rows without a token have weight 0; their data is 0 if `zeros` is true, otherwise undefined. If `columns` is
+    true, the scales have the form of by_columns."""
     x, scales = rows if isinstance(rows, tuple) else (rows, None)
     expanded, (n, topk) = len(places.choices), places.slots.shape
     out, call = _empty_like(x, expanded, x.shape[1]), library.Expand(
@@ -77,8 +74,7 @@ def spread(sent, rows, weights, places, zeros, columns):
 
 
 def _columns(rows, scales):
-    """Returns an empty tensor [rows, groups] whose columns are contiguous and begin at multiples of 16 bytes, for
-    TMA."""
+    """Returns an empty tensor [rows, groups] for TMA: columns are contiguous and begin at multiples of 16 bytes."""
     return torch.empty_strided((rows, scales.shape[1]), (1, aligned(rows, 16 // scales.element_size())), dtype=scales.dtype, device=scales.device)
 
 
@@ -88,7 +84,7 @@ def by_columns(scales):
 
 
 def fold(sent, x, weights, places):
-    """Adds the expanded rows of each received row, in float32 and the order of top-k. Returns (bfloat16 [rows,
+    """Adds the expanded rows of each received row, in float32, in the order of top-k. Returns (sums bfloat16 [rows,
     hidden], weights float32 [rows, top-k] or None)."""
     n, topk = places.slots.shape
     must_be("x", x, torch.bfloat16, len(places.choices), sent.link.hidden)
@@ -103,8 +99,8 @@ def fold(sent, x, weights, places):
 
 
 def order_of_ranks(topk_idx, local, ranks):
-    """Returns the ranks in the order in which DeepEP V2 adds a token's rows, int64 [tokens, ranks]: by the last top-k
-    position on the rank."""
+    """Returns the ranks in the order in which DeepEP V2 adds a token's rows, int64 [tokens, ranks]. A rank's place in
+    the order depends on its last expert in the token's top-k."""
     owner = torch.where(topk_idx >= 0, topk_idx // local, -1)
     position = torch.arange(topk_idx.shape[1], device=topk_idx.device)
     last = [torch.where(owner == rank, position, -1).amax(1) for rank in range(ranks)]

@@ -1,10 +1,10 @@
-"""The handles that dispatch returns and combine takes."""
+"""Handles, which dispatch returns and combine takes."""
 
 from .config import NotServed
 
 
 class Handle(tuple):
-    """DeepEP's handle, a tuple that engines may unpack. ``sent`` is for combine."""
+    """DeepEP's handle, a tuple. ``sent`` is for combine."""
 
     def __new__(cls, items, sent):
         self = tuple.__new__(cls, items)

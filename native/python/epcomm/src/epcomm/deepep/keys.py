@@ -3,13 +3,13 @@ import json
 
 
 class Keys:
-    """The key of every (call, shape, facts) of this rank. The same call has the same key on every rank."""
+    """The keys of calls. A key is a number for a call's name, shape and facts, and is equal on all ranks."""
 
     def __init__(self):
         self._known = {}
 
     def of(self, op, shape, facts):
-        """Returns (key, whether it is new): it stays new until shared()."""
+        """Returns (key, whether it is new). A key is new until shared() is called."""
         key = self._known.get((op, shape, *facts.values()))
         if key is not None:
             return key, False

@@ -14,15 +14,15 @@ DISAGREE = 5  # EPCOMM_DISAGREE
 
 
 class Misread(Exception):
-    """Raised if kernels would misread a tensor. The caller names the tensor."""
+    """Raised if a tensor does not fit a kernel. The caller finds out which."""
 
 
 _left = []
 
 
 def leave(comm):
-    """Keeps a communicator until give_back_left. Python may delete a Buffer during a capture, and freeing memory
-    would break the capture."""
+    """Keeps a communicator until give_back_left. Python may delete a Buffer during a capture, which freeing memory
+    would break."""
     _left.append(comm)
 
 
@@ -33,7 +33,7 @@ def give_back_left():
 
 
 class Link:
-    """A Comm on a device, with calls on torch's current stream. number identifies it in operators."""
+    """A Comm whose calls run on torch's current stream. Operators take its `number`."""
 
     def __init__(self, pack, shape, rank, ranks, device, all_gather, deadline, lane, agreement=None, survivors="none", precision="reduced"):
         self.shape, self.device, self.deadline, self.agreement = shape, device, deadline, agreement
@@ -45,7 +45,7 @@ class Link:
         try:
             self._learn(rank, ranks, lane)
         except BaseException:
-            self.comm.abandon()  # nothing else would free its memory
+            self.comm.abandon()
             raise
 
     def _learn(self, rank, ranks, lane):
@@ -76,25 +76,25 @@ class Link:
         return number
 
     def serves(self, shape):
-        """Returns whether calls of `shape` may use this communicator; only the dtype may differ."""
+        """Returns whether calls of `shape` may use this link. Only the dtype may differ."""
         return self.shape._replace(dtype=shape.dtype) == shape and DTYPES[shape.dtype] in self._sizes
 
     def sizes(self, dtype):
         return self._sizes[dtype]
 
     def rows_shape(self, fp8):
-        """Returns (local experts, rows of each, hidden) of a low-latency dispatch."""
+        """Returns (local experts, rows of an expert, hidden) of a low-latency dispatch."""
         return self.local_experts, self._sizes[FP8 if fp8 else BF16].max_rows // self.local_experts, self.hidden
 
     def call(self, op, *arguments):
-        """Calls an operator. If it fails, raises the exception that says why."""
+        """Calls an operator. Raises reason(e) for a RuntimeError."""
         try:
             return op(self.number, *arguments)
         except RuntimeError as e:
             raise self.reason(e) from None
 
     def used(self, tensors):
-        """Tells torch that the current stream uses another stream's tensors. Other items are skipped."""
+        """Tells torch that the current stream uses tensors of another stream."""
         events.record(events.tensors_in(tensors), self.device)
 
     def reason(self, error):
@@ -143,13 +143,13 @@ class Link:
         self.halves[op] = call, events.capture_here(self.device)
 
     def sent_in(self, op):
-        """Returns the capture of an op's last send, 0 outside captures."""
+        """Returns the capture of an op's last send, or 0."""
         if self._lane.native:
             return native.load().epcomm_native_sent_in(self.number, op)
         return self.halves[op][1]
 
     def receive(self, op, f):
-        """Receives the last sent call of an op. Refuses a call that was sent in another capture."""
+        """Receives the last sent call of an op. Raises elsewhere() if it was sent in another capture."""
         call, capture = self.halves[op]
         if capture != events.capture_here(self.device):
             raise self.elsewhere()
@@ -157,8 +157,8 @@ class Link:
 
 
 class Half:
-    """A call that was sent; finish() receives it on the current stream. Until then `tensors` must not change. then()
-    runs after the receiving kernel."""
+    """A call that was sent. finish() receives it on the current stream, and then calls then(). Until then `tensors`
+    must not change."""
 
     __slots__ = ("_link", "_op", "_stream", "_rest", "_lost")
 
@@ -172,7 +172,7 @@ class Half:
         return self._rest is not None
 
     def lose(self):
-        """Notes that the call cannot be received any more."""
+        """Makes finish() fail."""
         self._rest, self._lost = None, True
 
     def finish(self):
@@ -185,7 +185,7 @@ class Half:
         try:
             link.ops.ll_receive(link.number, stream, op, stats)
         except RuntimeError as e:
-            if link.sent_in(op):  # cannot be received after the capture
+            if link.sent_in(op):  # the capture has ended
                 self._rest = None
             raise link.reason(e) from None
         if then is not None:
@@ -198,7 +198,7 @@ class Half:
 
 
 def receive_before(link, op):
-    """Receives the call of an op that is under way, because the next call uses its memory."""
+    """Receives the unreceived call of an op, because the next call uses its memory."""
     half, link.begun[op] = link.begun[op], None
     if half is not None:
         try:

@@ -9,7 +9,7 @@ from .link import Half, Misread
 
 
 class Sent(typing.NamedTuple):
-    """What the handle carries for combine besides DeepEP's fields."""
+    """More of the handle, for combine."""
 
     link: object
     fp8: bool
@@ -21,12 +21,12 @@ class Sent(typing.NamedTuple):
 
 
 def size_hint(tokens, hidden, ranks, experts):
-    """Returns the bytes of a rank's buffers in BF16: two sets of messages and of returning rows."""
+    """Returns the bytes of a rank's buffers in BF16."""
     return 2 * ranks * tokens * (2 * hidden + 128) + 2 * tokens * max(ranks, 16) * 2 * hidden + 8 * experts * ranks
 
 
 def rounded_fp8(x):
-    """Returns FP8 rows and their scales, float32 [tokens, hidden/128], powers of two of at least amax/448."""
+    """Returns FP8 rows and their scales, float32 [tokens, hidden/128]. Scales are powers of two, at least amax/448."""
     groups = x.view(x.shape[0], x.shape[1] // 128, 128).float()  # -1 would fail with 0 tokens
     amax = groups.abs().amax(dim=2, keepdim=True).clamp(min=1e-4)
     scales = torch.exp2(torch.ceil(torch.log2(amax / 448.0)))
@@ -34,8 +34,8 @@ def rounded_fp8(x):
 
 
 def ue8m0(scales):
-    """Converts scales, float32 [experts, groups, rows], to exponents, int32 [experts, rows, groups/4]. Each int32
-    holds four groups, the first in the lowest byte. Rows are contiguous."""
+    """Converts scales, float32 [experts, groups, rows], to exponents, int32 [experts, rows, groups/4]. An int32 holds
+    four groups, the first group in the lowest byte."""
     exponents = (scales.view(torch.int32) >> 23) & 0xFF
     e, groups, rows = exponents.shape
     four = exponents.view(e, groups // 4, 4, rows)
@@ -65,8 +65,8 @@ def check(link, x, topk_idx, stats):
 
 
 def dispatch(link, key, x, topk_idx, use_fp8, round_scale, use_ue8m0, stats, later):
-    """Returns (recv_x, recv_count, src_info, layout_range, sent, half). If `later` is true, it only sends, and
-    half.finish() receives; otherwise half is None. Adds the number of rows of each local expert to stats."""
+    """Returns (recv_x, recv_count, src_info, layout_range, sent, half). If `later` is true, the call only sends, and
+    half.finish() receives; otherwise half is None. Adds each local expert's number of rows to stats."""
     rows = x if x.is_contiguous() else x.contiguous()
     ids = topk_idx if topk_idx.is_contiguous() else topk_idx.contiguous()
     scales = None
@@ -98,7 +98,7 @@ def dispatch(link, key, x, topk_idx, use_fp8, round_scale, use_ue8m0, stats, lat
 
 
 def combine(sent, src_info, key, x, topk_idx, topk_weights, out, later):
-    """Returns (weighted sums of the rows, bfloat16 [tokens, hidden], half). `later` and half are as in dispatch."""
+    """Returns (weighted sums of the rows, bfloat16 [tokens, hidden]; half, as in dispatch)."""
     link = sent.link
     y = x if x.is_contiguous() else x.contiguous()
     ids = topk_idx if topk_idx.is_contiguous() else topk_idx.contiguous()

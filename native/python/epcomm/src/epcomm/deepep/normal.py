@@ -1,5 +1,4 @@
-"""DeepEP's normal calls, over layout rank:packed: one row for each (token, rank), in the order of source ranks and
-tokens."""
+"""DeepEP's normal calls over layout rank:packed: one row for each (token, rank)."""
 
 import typing
 
@@ -9,18 +8,18 @@ from .config import NotServed, must_be, must_be_on
 
 
 class Sent(typing.NamedTuple):
-    """What the handle carries for combine besides DeepEP's fields."""
+    """More of the handle, for combine."""
 
     link: object
     fp8: bool
     index: torch.Tensor  # offsets, sources and ids, as in normal.cpp
-    tokens: int          # dispatched
+    tokens: int          # sent by this rank
     received: int        # rows of the outputs
-    fullest: int         # tokens of the fullest rank; 0 if the host did not wait for the counts
+    fullest: int         # tokens of the fullest rank, 0 if unknown
 
 
 # DeepEP's handle of normal calls: rank_prefix_matrix, channel_prefix_matrix, recv_channel_prefix_matrix,
-# recv_src_idx, is_token_in_rank, send_head. The channel matrices are empty, because there are no channels.
+# recv_src_idx, is_token_in_rank, send_head. The channel matrices are empty here.
 
 
 def unpacked(x):
@@ -37,7 +36,7 @@ def unpacked(x):
 
 
 def in_rows(*tensors):
-    """Returns contiguous tensors. It runs on the call's stream, so that a copy comes after previous_event."""
+    """Returns contiguous tensors. Copies must run on the call's stream, after previous_event."""
     return [t if t is None or t.is_contiguous() else t.contiguous() for t in tensors]
 
 
@@ -63,8 +62,8 @@ def check_combine(sent, x, topk_weights):
 
 
 def layout(topk_idx, num_experts, ranks):
-    """Computes num_tokens_per_rank [ranks] and num_tokens_per_expert [experts] int32, and is_token_in_rank [tokens,
-    ranks] bool, with PyTorch."""
+    """Returns num_tokens_per_rank int32 [ranks], num_tokens_per_expert int32 [experts] and is_token_in_rank bool
+    [tokens, ranks]."""
     known = (topk_idx >= 0) & (topk_idx < num_experts)
     safe = torch.where(known, topk_idx, 0).to(torch.int64)
     per_expert = torch.zeros(num_experts, dtype=torch.int32, device=topk_idx.device)

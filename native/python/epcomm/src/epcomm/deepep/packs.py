@@ -1,11 +1,9 @@
-"""Finds the pack for a shape, or makes one.
+"""Finds the pack for a shape, or makes a pack.
 
 It searches the packs of use_packs, then EPCOMM_PACKS (separated by colons), then the cache folder (EPCOMM_CACHE or
-~/.cache/epcomm).
-
-If no pack fits, the program epbench (EPBENCH_PROGRAM, or on PATH) makes one in the cache folder, with NVRTC. Such a
-pack has default configs where no embedded table has a row. A pack that `epbench pack` makes from a table of your
-machine is better. With EPCOMM_OTHER_MACHINES=1 it also uses rows of other GPUs of the same architecture and link.
+~/.cache/epcomm). If no pack fits, the program epbench (EPBENCH_PROGRAM, or on PATH) makes a pack in the cache folder,
+with NVRTC. The new pack uses tables inside epbench: those of this machine, and with EPCOMM_OTHER_MACHINES=1 also those
+of other GPUs with the same architecture and link.
 """
 
 import glob
@@ -23,7 +21,7 @@ _explicit: list[str] = []
 
 
 class Shape(typing.NamedTuple):
-    """What a pack must have: a capacity of at least max_tokens, and calls of at most max_sms SMs."""
+    """What a pack must have."""
 
     layout: str
     ranks: int
@@ -32,24 +30,24 @@ class Shape(typing.NamedTuple):
     topk: int
     max_tokens: int
     max_sms: int = 0
-    raw: bool = False    # with fp8: tokens come already cast
-    exact: bool = False  # exactly max_tokens, which is part of the layout
+    raw: bool = False    # with fp8: the caller casts tokens
+    exact: bool = False  # max_tokens must be equal, not only enough
     dtype: str = "bf16"
-    survivors: bool = False  # kernels can continue without a lost rank
+    survivors: bool = False  # kernels can continue without a rank
 
     def facts(self):
-        """Returns the values that must be equal on all ranks, under DeepEP's names."""
+        """Returns, under DeepEP's names, the values that must be equal on all ranks."""
         return {"hidden": self.hidden, "num_experts": self.experts, "num_topk": self.topk, "num_sms": self.max_sms, "dtype": self.dtype,
                 "num_max_dispatch_tokens_per_rank" if self.exact else "EPCOMM_MAX_TOKENS": self.max_tokens,
                 **({"round_scale": self.raw} if self.exact else {})}
 
     def dtypes(self):
-        """Returns the dtypes of a new pack: both if FP8 is possible, for later calls."""
+        """Returns the dtypes of a new pack, for this call and later calls."""
         return ("fp8", "bf16") if self.hidden % 128 == 0 else ("bf16",)
 
 
 def use_packs(*paths):
-    """Adds packs, or folders of packs, to search first."""
+    """Adds packs, or folders of packs, which are searched first."""
     _explicit.extend(str(p) for p in paths)
 
 
@@ -75,14 +73,14 @@ def _named():
 
 
 def _runs_on(info, here):
-    """Returns whether a pack runs on a machine's GPUs, as epcomm_create checks it."""
+    """Returns whether a pack runs on a machine's GPUs."""
     exact = info.arch.endswith(b"a")
     made, gpu = (divmod(int(arch[3:].rstrip(b"af")), 10) for arch in (info.arch, here.arch))
     return made == gpu if exact else made[0] == gpu[0] and made[1] <= gpu[1]
 
 
 def _unfit(info, shape, here):
-    """Returns why a pack does not fit, "" if it does."""
+    """Returns why a pack does not fit, or ""."""
     for name, has, wants in (
         ("layout", LAYOUTS[info.layout], shape.layout), ("ranks", info.ranks, shape.ranks), ("hidden", info.hidden, shape.hidden),
         ("experts", info.experts, shape.experts), ("topk", info.topk, shape.topk), ("raw", bool(info.raw), shape.raw),
@@ -103,7 +101,8 @@ def _unfit(info, shape, here):
 
 
 def _read(path, shape, here):
-    """Returns (sort key of a pack, why it does not fit or ""). The smallest capacity comes first, then the most SMs."""
+    """Returns (sort key of a pack, why it does not fit or ""). The smallest capacity comes first; among equal
+    capacities, the most SMs."""
     try:
         with open(path, "rb") as f:
             info = check_pack(f.read())
@@ -113,7 +112,7 @@ def _read(path, shape, here):
 
 
 def find(shape, here):
-    """Returns the path of the smallest pack that fits, from the first place that has any, or None."""
+    """Returns the path of a pack that fits, or None."""
     for places in (*_named(), _made_for(here)):
         found = [(rank, path) for path in _files(places) for rank, why in [_read(path, shape, here)] if not why]
         if found:
@@ -126,7 +125,7 @@ def _short(text, digits):
 
 
 def _made_for(here):
-    """Returns the cached packs of a machine; other hosts may share the folder."""
+    """Returns the paths of a machine's packs in the cache folder."""
     return sorted(glob.glob(os.path.join(cache_folder(), f"*-{_short(here.key, 8)}.pack")))
 
 
@@ -149,7 +148,8 @@ def command(shape, machine_file, path):
 
 
 def make(shape, here):
-    """Makes a pack in the cache folder and returns its path. Several jobs may do so, so the pack is moved into place."""
+    """Makes a pack in the cache folder and returns its path. Other jobs may do the same, so the pack is made elsewhere
+    and then moved there."""
     folder = cache_folder()
     os.makedirs(folder, exist_ok=True)
     name = f"{shape.layout.replace(':', '-')}-{_short(repr(shape).encode(), 16)}-{_short(here.key, 8)}.pack"
@@ -158,7 +158,7 @@ def make(shape, here):
         machine_file = _machine_file(mine, here)
         why = _failed(command(shape, machine_file, os.path.join(mine, name)))
         if why:
-            kept = os.path.join(folder, os.path.basename(machine_file))  # the error text names it
+            kept = os.path.join(folder, os.path.basename(machine_file))  # for the error text
             os.replace(machine_file, kept)
             raise LookupError(_missing(shape, here, command(shape, kept, path), why))
         os.replace(os.path.join(mine, name), path)
@@ -176,7 +176,7 @@ def _failed(words):
 
 
 def _missing(shape, here, words, why):
-    """Returns the error text for a pack that cannot be made. It also says why the users' packs do not fit."""
+    """Returns the error text for a pack that cannot be made."""
     text = (f"no pack for {shape}, and making one failed: {why}. Make it on a machine with NVRTC: `{' '.join(words)}`, and name it in "
             "EPCOMM_PACKS or use_packs")
     for path in (p for places in _named() for p in _files(places)):
@@ -187,13 +187,14 @@ def _missing(shape, here, words, why):
 
 
 def get(shape, rank, all_gather_object):
-    """Returns the path of a pack, which rank 0 finds or makes. Collective. All ranks see the same files."""
+    """Returns the path of a pack, which rank 0 finds or makes. Raises LookupError on all ranks if it fails.
+    Collective."""
     result, failed = None, None
     if rank == 0:
         try:
             here = machine()
             result = (find(shape, here) or make(shape, here), None)
-        except Exception as e:  # any exception, because the other ranks wait for this rank
+        except Exception as e:  # the other ranks wait for an answer
             failed = e
             result = (None, str(e) if type(e) in (LookupError, EpcommError) else f"{type(e).__name__}: {e}")
     path, why = all_gather_object(result)[0]

@@ -1,4 +1,4 @@
-"""The operators of the extension, with ctypes, on Link objects and the current stream."""
+"""The extension's operators, written with ctypes."""
 
 import ctypes
 import time
@@ -24,7 +24,7 @@ _none = (ctypes.c_uint64 * 8)()
 
 
 def _at(t):
-    """Never 0: the library needs an address even if no row arrives."""
+    """Returns a tensor's address, never 0, even for an empty tensor."""
     return t.data_ptr() or ctypes.addressof(_none)
 
 
@@ -81,7 +81,7 @@ class Slow:
         link.told = told.rows, told.fullest, (ctypes.c_uint32 * link.local_experts).from_address(told.per_expert)[:]
 
     def _rows(self, link, dtype, rows, direct):
-        """Allocates a dispatch's outputs. With `direct`, dispatch writes them in the caller's form."""
+        """Allocates a dispatch's outputs, in the caller's form if `direct` is true."""
         elements = torch.bfloat16 if dtype == BF16 else torch.float8_e4m3fn
         scales = self._empty(torch.float32, rows, link.sizes(dtype).scales) if dtype == FP8 else self._empty(torch.float32, 0)
         return (self._empty(elements, rows, link.hidden), scales, self._empty(torch.int64 if direct else torch.int32, rows, link.topk),
@@ -156,8 +156,7 @@ class Slow:
         return ranges, offsets, src_info, src_info + _padded(link.sizes(dtype).src_info_bytes)
 
     def _low_call(self, link, dtype, ids, later, base):
-        """Returns a low-latency call. fullest=0 selects the pack's capacity, because kernels for different token
-        counts may not work together."""
+        """Returns a low-latency call. With fullest=0 all ranks take the same kernels."""
         ranges, offsets, src_info, _ = self._low_places(link, dtype)
         return Call(dtype=dtype, tokens=ids.shape[0], fullest=0, purpose=HALVES if later else PAIR, ids_bits=_bits(ids), topk_ids=_at(ids),
                     weights=base, row_offsets=base, expert_ids=base + ranges, scale_offsets=base + offsets,

@@ -17,15 +17,15 @@ import (
 // A List holds faults of one language, and the tests that should notice them.
 type List struct {
 	Title   string          `yaml:"title"`
-	Prepare string          `yaml:"prepare"` // shell command that runs once, before all tests
+	Prepare string          `yaml:"prepare"`
 	Tests   map[string]Test `yaml:"tests"`
 	Faults  []Fault         `yaml:"faults"`
 }
 
 // A Test is a shell command that fails if it notices a fault.
 type Test struct {
-	Build   string `yaml:"build"`   // if it fails, the fault does not count
-	Run     string `yaml:"run"`     // runs at the top of the tree
+	Build   string `yaml:"build"`
+	Run     string `yaml:"run"`
 	Seconds int    `yaml:"seconds"` // a longer run counts as failed
 	Needs   string `yaml:"needs"`   // fails on hosts that cannot run the test
 }
@@ -36,7 +36,7 @@ type Fault struct {
 	Text   string `yaml:"text"`
 	With   string `yaml:"with"`
 	Breaks string `yaml:"breaks"` // harm to a user
-	Test   string `yaml:"test"`   // the test that should notice
+	Test   string `yaml:"test"`
 }
 
 // readList reads a list and checks that each fault is complete.

@@ -60,7 +60,7 @@ func mutateAll(ctx context.Context, lists []string, only, keep string) error {
 
 // A workTree is a copy of the repository, in dir/tree.
 type workTree struct {
-	ctx      context.Context // its end kills commands
+	ctx      context.Context
 	dir      string
 	prepared map[string]bool
 }

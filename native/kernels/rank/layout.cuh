@@ -28,11 +28,11 @@ enum RankRegion {
   RANK_RETURN   /* [2][T][R][H] BF16: rows that are sent back. All ones */
 };
 
-static const uint32_t RANK_ELSEWHERE = 0xfffeu; /* the expert is on another rank */
+static const uint32_t RANK_ELSEWHERE = 0xfffeu;
 
 /* A message: elements, scales, then RANK_HEAD words: the token, K local experts, K weights. */
 static const uint32_t RANK_HEAD = 1 + 2 * EP_TOPK;
-static const uint32_t RANK_HEAD_LANE = (RANK_HEAD + 31) / 32; /* words of a lane */
+static const uint32_t RANK_HEAD_LANE = (RANK_HEAD + 31) / 32;
 static const uint32_t RANK_SLOT_BYTES = ep_up(EP_PAYLOAD + (EP_TOKEN_SCALES + RANK_HEAD) * 4, 128);
 
 /* Returns this warp's number among the receiving warps: first one warp of every block, then the next warp of every
@@ -68,8 +68,6 @@ EP_DEVICE uint8_t *rank_slot(const EpArgs &a, int owner, uint32_t call, int sour
 }
 EP_DEVICE uint32_t *rank_slot_head(uint8_t *slot) { return reinterpret_cast<uint32_t *>(slot + EP_PAYLOAD) + EP_TOKEN_SCALES; }
 
-/* Return the outputs of a dispatch. rank_places has the place of each of this rank's tokens among the rank's own
- * rows. */
 EP_DEVICE uint8_t *rank_left(const EpArgs &a) { return a.out; }
 EP_DEVICE uint32_t *rank_left_scales(const EpArgs &a) { return reinterpret_cast<uint32_t *>(a.out_scales); }
 EP_DEVICE uint32_t *rank_left_counts(const EpArgs &a) { return a.row_offsets; }

@@ -10,7 +10,6 @@
 static const uint32_t RANK_STEP = EP_UNIT_BYTES / 512; /* vectors of a lane */
 static const uint32_t RANK_UNITS = (EP_VECTORS + 32 * RANK_STEP - 1) / (32 * RANK_STEP); /* units in a message */
 
-/* Return addresses in this rank's output. */
 EP_DEVICE uint4 *rank_out(const EpArgs &a, uint64_t row) { return reinterpret_cast<uint4 *>(rank_left(a) + row * EP_PAYLOAD); }
 EP_DEVICE uint32_t *rank_out_scale(const EpArgs &a, uint64_t row, uint32_t vector) {
   return rank_left_scales(a) + row * EP_TOKEN_SCALES + vector / 8;
@@ -34,7 +33,6 @@ EP_DEVICE void rank_put_head(const EpArgs &a, uint32_t source, uint64_t row, uin
   }
 }
 
-/* A lane's vectors of one unit, before the cast. */
 struct RankUnit {
   EpInput in[RANK_STEP];
 };

@@ -7,15 +7,15 @@
 
 static const uint32_t RANK_SCALE_LANE = (EP_TOKEN_SCALES + 31) / 32; /* scales of a lane */
 static const uint32_t RANK_TAIL = EP_TOKEN_SCALES + RANK_HEAD;       /* words of a message */
-static const uint32_t RANK_TAIL_LANE = (RANK_TAIL + 31) / 32;        /* words of a message in a lane */
-static const uint32_t RANK_TAILS = 4; /* messages that a warp polls together */
+static const uint32_t RANK_TAIL_LANE = (RANK_TAIL + 31) / 32;
+static const uint32_t RANK_TAILS = 4;
 static const uint32_t RANK_PEERS = EP_RANKS > 1 ? EP_RANKS - 1 : 1;
 
 /* ---- sending ---- */
 
 /* The scales of a token: word[i] of a lane is scale i * 32 + lane. */
 struct RankScales {
-  uint32_t word[RANK_SCALE_LANE + 1]; /* one more, because C++ has no empty arrays */
+  uint32_t word[RANK_SCALE_LANE + 1];
 };
 
 /* Passes each scale of a step to the lane that stores it. In a step every eighth lane has a scale. The scales of all
@@ -97,7 +97,6 @@ EP_DEVICE bool rank_wait_tails(const EpArgs &a, const EpCall &c, RankTailWords (
   }
 }
 
-/* Writes the scales and the head of a message to its row, and all ones to its slot. */
 EP_DEVICE void rank_take_tail(const EpArgs &a, const EpCall &c, const RankHomeShared &s, const RankTailWords &m) {
   uint64_t row = s.first[m.source] + static_cast<uint64_t>(m.place);
   uint32_t *words = ep_slot_scale(rank_slot(a, a.rank, c.number, m.source, m.place), 0);

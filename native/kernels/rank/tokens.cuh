@@ -16,7 +16,6 @@ struct RankTile {
   uint32_t all[EP_RANKS];                 /* all this rank's tokens for the rank, if counted */
 };
 
-/* Returns the ranks of a token's experts, one bit for each. */
 EP_DEVICE uint32_t rank_mask(const EpArgs &a, uint32_t token) {
   uint32_t mask = 0;
 #pragma unroll
@@ -62,7 +61,6 @@ EP_DEVICE void rank_meet(const EpCall &c) {
 #endif
 }
 
-/* Records in the tile to which ranks this thread's token goes. */
 EP_DEVICE void rank_mark(const EpCall &c, RankTile &t, uint32_t mask) {
 #pragma unroll
   for (int r = 0; r < EP_RANKS; r++) {
@@ -123,7 +121,6 @@ EP_DEVICE RankRun rank_run(const EpArgs &a, const EpCall &c) {
   return {min(run * each, tokens), min((run + 1) * each, tokens), c.block % share, share};
 }
 
-/* Initialises the shared words of a dispatch, without a barrier. */
 template <class Shared>
 EP_DEVICE void rank_begin(Shared &s) {
   if (threadIdx.x == 0) s.failed = 0;

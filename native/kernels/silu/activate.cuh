@@ -37,7 +37,6 @@ EP_DEVICE float silu_clamped(float gate, float up, float limit, float alpha) {
   return __fmul_rn(__fadd_rn(u, 1.0f), silu_gate(g, __fmul_rn(alpha, g)));
 }
 
-/* A lane's input for eight outputs: eight gates and eight ups, or eight interleaved pairs. */
 struct SiluInput {
   uint4 first, second;
 };
@@ -57,7 +56,6 @@ EP_DEVICE void silu8(const EpSiluArgs &a, const SiluInput &v, float (&z)[8]) {
   }
 }
 
-/* Returns the number of valid rows, at most a.max_rows. */
 EP_DEVICE uint32_t silu_rows(const EpSiluArgs &a) { return min(a.row_offsets[a.groups], static_cast<uint32_t>(a.max_rows)); }
 
 constexpr uint32_t EP_PIECE = 256; /* columns of a piece, 8 for each lane of a warp */

@@ -3,7 +3,6 @@
  * scale. A launch may have any number of blocks. */
 #include "silu/fp4.cuh"
 
-/* Packs the scales of four pairs of lanes into a word. */
 EP_DEVICE uint32_t silu_scale_atom(uint32_t scale) {
   uint32_t atom = 0;
 #pragma unroll
@@ -29,7 +28,6 @@ EP_DEVICE uint32_t silu_group(const EpSiluArgs &a, int64_t row) {
   return first;
 }
 
-/* Returns row `in_group` of a group. */
 EP_DEVICE EpRow silu_place(const EpSiluArgs &a, uint32_t group, uint32_t in_group) {
   const uint32_t start = a.row_offsets[group];
   return {static_cast<int64_t>(start) + in_group, in_group, start / EP_SCALE_ROWS + a.scale_offsets[group]};

@@ -95,7 +95,6 @@ void calls_free(PyObject *self) {
   Py_DECREF(type);
 }
 
-/* learn_dispatch(hidden, experts, topk, most, fp8, later, link, number, begun, device, key) stores a Known. */
 PyObject *learn_dispatch(PyObject *self, PyObject *args) {
   Known k = {};
   long long hidden = 0, experts = 0, topk = 0, most = 0, number = 0, key = 0;
@@ -125,7 +124,6 @@ PyObject *learn_combine(PyObject *, PyObject *args) {
 
 bool idle(const Known &k, int op) { return PyList_GetItem(k.begun, op) == Py_None; }
 
-/* Returns the Sent that a handle keeps for combine, or null if Python raised. */
 PyObject *sent_of(Calls *c, Known &k, int64_t tokens) {
   if (k.sent != nullptr && k.tokens == tokens) return kept(k.sent);
   PyObject *sent = tuple_of(c->sent, {kept(k.link), kept(k.fp8 ? Py_True : Py_False), PyLong_FromLongLong(tokens)});
@@ -184,7 +182,7 @@ PyObject *dispatch_now(Calls *c, PyObject *const *args, bool fp8, bool later) {
   const int64_t most = PyLong_AsLongLong(args[MOST]), experts = PyLong_AsLongLong(args[EXPERTS]);
   int64_t dims = 0, of_ids = 0;
   const int64_t *x = sizes_of(in.x, &dims), *ids = sizes_of(in.ids, &of_ids);
-  PyErr_Clear(); /* Python raises it again */
+  PyErr_Clear();
   if (dims != 2 || of_ids != 2 || x[0] > most) return nullptr;
   if (!later && stats != Py_None) in.stats = tensor_in(stats);
   for (Known &k : *c->known) {
@@ -208,7 +206,7 @@ PyObject *combine_now(Calls *c, PyObject *y, PyObject *const *args, bool later) 
   if (!is_tensor(y) || !is_tensor(args[IDS]) || !is_tensor(args[WEIGHTS]) || (given != Py_None && !is_tensor(given))) return nullptr;
   PyObject *sent = PyTuple_Check(handle) ? PyObject_GetAttr(handle, sent_name) : nullptr;
   if (sent == nullptr) PyErr_Clear();
-  Py_XDECREF(sent); /* the handle keeps it */
+  Py_XDECREF(sent);
   if (sent == nullptr || Py_TYPE(sent) != c->sent) return nullptr;
   PyObject *link = PyTuple_GetItem(sent, 0);
   for (Known &k : *c->known) {

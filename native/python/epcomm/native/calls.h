@@ -27,9 +27,7 @@ inline PyObject *kept(PyObject *o) {
 
 inline bool absent(PyObject *value) { return value == nullptr || value == Py_None; }
 
-/* Returns null for the CPU. */
 EpcommStream current_stream(int32_t device);
-/* Returns whether current_stream works. */
 bool knows_streams(int32_t device);
 
 /* Returns a tuple that takes the references to the items, or null if an item is null. */
@@ -37,7 +35,6 @@ PyObject *tuple_of(std::initializer_list<PyObject *> items);
 /* Returns an instance of `type`, a subclass of tuple. */
 PyObject *tuple_of(PyTypeObject *type, std::initializer_list<PyObject *> items);
 
-/* Raises link.reason(RuntimeError(text)) and returns null. */
 PyObject *failed(PyObject *link, const std::string &text);
 
 /* Calls f without Python's global lock. If f throws, it stores the error text and returns false. */
@@ -67,19 +64,18 @@ struct Known {
   Link *native;
   PyObject *link;
   PyObject *begun; /* by op (0 dispatch, 1 combine): Hook of an unreceived call, or None */
-  PyObject *wide;  /* hidden, as Python's int */
+  PyObject *wide;
   PyObject *sent;  /* Sent of the last handle, for `tokens` tokens */
   int64_t tokens;
 };
 
-/* Arguments of normal dispatches that the ranks have compared. */
 struct Normal {
   int64_t hidden, experts, topk, sms, key;
   bool fp8;
   int32_t device; /* -1: CPU */
   Link *native;
   PyObject *link;
-  PyObject *nothing; /* an empty tensor */
+  PyObject *nothing;
 };
 
 /* Stores a new Hook in k.begun, and takes the reference to tensors. */
@@ -87,13 +83,12 @@ PyObject *new_hook(const Known &k, int op, EpcommStream stream, PyObject *tensor
 /* Returns false if Python raised. */
 bool add_hooks();
 
-/* State of one Buffer's methods. */
 struct Calls {
   PyObject ob_base;
   std::deque<Known> *known; /* elements must not move: other threads use them */
   std::deque<Normal> *normal;
   Slab *slab;
-  Link *counter; /* for get_dispatch_layout; may be null */
+  Link *counter;
   PyObject *counter_link;
   int32_t counter_device;
   PyTypeObject *handle, *sent, *normal_sent;

@@ -94,7 +94,6 @@ struct Entry<f> {
   }
 };
 
-/* Returns (tensors, rows received, tokens of the fullest rank, rows of each expert). */
 PyObject *counted_dispatch(PyObject *self, PyObject *const *args, Py_ssize_t n) {
   PyObject *made = Entry<&dispatch>::call(self, args, n);
   if (made == nullptr) return nullptr;
@@ -127,7 +126,6 @@ PyObject *use(PyObject *, PyObject *args) {
   Py_RETURN_TRUE;
 }
 
-/* Returns its argument; Python checks the conversions with it. */
 Tensor same(Tensor t) { return t; }
 
 #define FUNCTION(name, f) {name, reinterpret_cast<PyCFunction>(reinterpret_cast<void *>(f)), METH_FASTCALL, nullptr}

@@ -67,7 +67,7 @@ PyObject *hook_finish(PyObject *self, PyObject *) {
     low_receive(*h->native, reinterpret_cast<int64_t>(stream), h->op, h->stats != nullptr ? tensor_in(h->stats) : Ref());
   }, &text);
   if (!fine) {
-    if (h->native->sent_in[h->op] != 0) h->pending = false; /* sent in a capture */
+    if (h->native->sent_in[h->op] != 0) h->pending = false;
     return failed(h->link, text);
   }
   PyObject *used = stream != h->stream ? PyObject_CallMethod(h->link, "used", "O", h->tensors) : kept(Py_None);

@@ -4,7 +4,6 @@
 
 namespace native {
 
-/* Offsets of a dispatch's tensors in one allocation. */
 struct Index {
   int64_t ranges, scale_offsets, src_info, scales, bytes;
   Index(const Link &l, Elements elements) {
@@ -30,8 +29,8 @@ static EpcommCall call_of(Elements elements, Ref ids, bool halves, const Index &
   c.scale_offsets = reinterpret_cast<uint32_t *>(base + i.scale_offsets);
   c.src_info = reinterpret_cast<int32_t *>(base + i.src_info);
   c.topk_ids = at(ids);
-  c.weights = reinterpret_cast<float *>(base); /* dispatch does not read it */
-  c.out = c.out_scales = base;                 /* combine does not read it */
+  c.weights = reinterpret_cast<float *>(base);
+  c.out = c.out_scales = base;
   return c;
 }
 

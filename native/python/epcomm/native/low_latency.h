@@ -13,7 +13,6 @@ struct LowRows {
   bool fp8, later;
 };
 
-/* Outputs of a dispatch. All but out share one allocation. scales is none in BF16. */
 struct LowReceived {
   Owned out, scales, count, src_info, ranges;
 };
@@ -33,7 +32,6 @@ struct Slab {
   int64_t at_ = BYTES;
 };
 
-/* Inputs of a combine. given is the caller's output, or none. */
 struct LowReturned {
   Ref y, ids, weights, src_info, given;
   bool fp8, later;

@@ -6,11 +6,11 @@
 namespace native {
 namespace {
 
-PyObject *calls_name, *next_name, *size_name; /* of a Buffer */
+PyObject *calls_name, *next_name, *size_name;
 
 struct Method {
   const char *names[MOST_PARAMETERS];
-  int positional; /* number of parameters that may be positional */
+  int positional;
   PyObject *interned[MOST_PARAMETERS], *longer;
   std::string doc;
   PyMethodDef def;
@@ -23,7 +23,7 @@ bool take(const Method &m, PyObject *const *args, Py_ssize_t n, PyObject *names,
   for (Py_ssize_t k = 0, count = names != nullptr ? PyTuple_Size(names) : 0; k < count; k++) {
     PyObject *name = PyTuple_GetItem(names, k);
     int i = 0;
-    while (i < MOST_PARAMETERS && m.interned[i] != name) i++; /* names in source code are interned */
+    while (i < MOST_PARAMETERS && m.interned[i] != name) i++;
     if (i == MOST_PARAMETERS || out[i] != nullptr) return false;
     out[i] = args[n + k];
   }
@@ -45,7 +45,6 @@ PyObject *long_way(const Method &m, PyObject *self, PyObject *const *args, Py_ss
 
 bool on(PyObject *flag) { return flag != nullptr && flag != Py_False && (flag == Py_True || PyObject_IsTrue(flag) == 1); }
 
-/* Returns null while all calls must go the long way. */
 PyObject *calls_of(PyObject *buffer) {
   PyObject *calls = PyObject_GetAttr(buffer, calls_name);
   if (calls == nullptr) PyErr_Clear();

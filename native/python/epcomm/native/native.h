@@ -55,9 +55,8 @@ class Owned {
 /* Dtypes of the stable ABI. */
 enum Elements { BF16, FP8, FLOAT, INT32, INT64, UINT8, BOOL };
 int32_t dtype_of(Elements e);
-bool wide(Ref ids); /* whether ids are int64 */
+bool wide(Ref ids);
 
-/* A device. */
 struct Place {
   int32_t type, index;
 };
@@ -86,7 +85,6 @@ T *at(Ref t) {
   return static_cast<T *>(p != nullptr ? p : none);
 }
 
-/* Functions of the CUDA driver. */
 struct Driver {
   int (*event_create)(void **, unsigned);
   int (*event_record)(void *, void *);
@@ -125,19 +123,18 @@ struct Lane {
   Driver driver;
   int32_t recorded; /* number of next calls that record an event */
   void *context;    /* of the emulated driver; null on a GPU */
-  std::mutex order; /* for Buffers used by several threads */
+  std::mutex order;
   Behind behind[2]; /* eager, captured */
 };
 
 /* The calls of all ranks, in shared memory; see agreement.py. */
 struct Board {
-  std::atomic<uint32_t> *verdict; /* not 0 once ranks differ */
+  std::atomic<uint32_t> *verdict;
   uint64_t *records;              /* [ranks][1 + BOARD_RING]: number of calls, last keys */
   int32_t rank, ranks;
 };
 constexpr uint64_t BOARD_RING = 1023;
 
-/* Sizes of a dtype's outputs. */
 struct Sizes {
   int64_t max_rows, out_bytes, scales, src_info;
 };
@@ -150,7 +147,7 @@ struct Link {
   int32_t ranks, local, hidden, topk, max_tokens, masked;
   int64_t deadline_ms;
   bool debug;
-  Sizes sizes[2];      /* bf16, fp8 */
+  Sizes sizes[2];
   EpcommCall half[2];  /* by op: the call sent and not yet received */
   uint64_t sent_in[2]; /* by op: capture of the last send */
   /* Keys of combines, 0 until the ranks have compared them. Layout masked: [0] whole, [1] in halves (send, then

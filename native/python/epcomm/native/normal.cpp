@@ -8,7 +8,6 @@
 
 namespace native {
 
-/* Offsets in the bytes that a handle keeps. before: DeepEP's rank_prefix_matrix. */
 struct Index {
   int64_t src_info, ids, before, bytes;
   Index(const Link &l, Elements elements, int64_t tokens) {
@@ -200,7 +199,7 @@ NormalCombined normal_combine(Link &l, int64_t stream, int64_t key, const Normal
   NormalCombined made;
   made.combined = make(place, BF16, {in.tokens, l.hidden});
   EpcommCall c = call_of(l, in.fp8 ? FP8 : BF16, in.tokens, in.fullest, in.index);
-  c.y = in.received > 0 ? at(in.y) : c.out; /* an address on this GPU */
+  c.y = in.received > 0 ? at(in.y) : c.out;
   c.combined = at(made.combined);
   LAUNCHED(l.library->combine(l.comm, &c, turn.stream));
   if (!in.weights) return made;

@@ -6,7 +6,6 @@
 
 namespace native {
 
-/* Outputs of get_dispatch_layout, in one allocation. */
 struct Layout {
   Owned per_rank, per_expert, in_rank;
 };
@@ -25,10 +24,8 @@ struct NormalReceived {
   Owned out, scales, ids, weights, sources, before, index;
 };
 
-/* Makes a new dispatch. */
 NormalReceived normal_dispatch(Link &l, int64_t stream, int64_t key, const NormalRows &in);
 
-/* Inputs of a combine. weights may be none. */
 struct NormalReturned {
   Ref y, index, weights;
   bool fp8;

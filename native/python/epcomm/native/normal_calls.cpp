@@ -22,7 +22,6 @@ int64_t number(PyObject *o, int64_t otherwise, bool *fine) {
   return n;
 }
 
-/* Returns the SMs that a call may use: its Config's limit, or the Buffer's. */
 int64_t most_sms(PyObject *buffer, PyObject *config, bool *fine) {
   PyObject *bound = absent(config) ? PyObject_GetAttr(buffer, own_bound_name) : PyObject_GetAttr(config, bound_name);
   PyErr_Clear();
@@ -52,7 +51,6 @@ PyObject *received(Calls *c, const Normal &k, PyObject *in_rank, int64_t tokens,
   return tuple_of({out, or_none(made.ids), or_none(made.weights), counts_of(*k.native), handle_of(c, k, in_rank, tokens, made), kept(c->event)});
 }
 
-/* Returns null if the ranks have not yet compared these arguments. */
 const Normal *find(const Calls *c, int64_t hidden, int64_t experts, int64_t topk, int64_t sms, bool fp8) {
   for (const Normal &k : *c->normal)
     if (k.hidden == hidden && k.experts == experts && k.topk == topk && k.sms == sms && k.fp8 == fp8) return &k;
@@ -117,7 +115,7 @@ PyObject *add_now(Calls *c, PyObject *const *args) {
   if (!is_tensor(y) || !is_tensor_or_absent(weights)) return nullptr;
   PyObject *sent = PyTuple_Check(handle) ? PyObject_GetAttr(handle, sent_name) : nullptr;
   if (sent == nullptr) PyErr_Clear();
-  Py_XDECREF(sent); /* the handle keeps it */
+  Py_XDECREF(sent);
   if (sent == nullptr || Py_TYPE(sent) != c->normal_sent) return nullptr;
   PyObject *link = PyTuple_GetItem(sent, 0);
   auto at = [sent](Py_ssize_t i) { return PyLong_AsLongLong(PyTuple_GetItem(sent, i)); };
@@ -134,7 +132,6 @@ PyObject *add_now(Calls *c, PyObject *const *args) {
   return nullptr;
 }
 
-/* learn_normal(hidden, experts, topk, sms, fp8, link, number, nothing, device, key) stores a Normal. */
 PyObject *learn_normal(PyObject *self, PyObject *args) {
   Normal k = {};
   long long hidden = 0, experts = 0, topk = 0, sms = 0, number = 0, key = 0;

@@ -52,7 +52,6 @@ static void compare(Link &l, uint64_t key) {
   STD_TORCH_CHECK(!differ, "the ranks differ in what they call");
 }
 
-/* Returns 0 outside captures. */
 static uint64_t capture_of(const Driver &d, void *stream) {
   int status = 0;
   uint64_t number = 0;
@@ -74,7 +73,6 @@ Turn::Turn(Link &l, int64_t handle, int64_t key) : stream(reinterpret_cast<void 
   capture = capture_of(lane.driver, stream);
   std::lock_guard<std::mutex> alone(lane.order);
   Behind &b = lane.behind[capture != 0];
-  /* CUDA does not let a stream wait for an event of another capture. */
   if (!b.any || b.stream == stream || b.capture != capture) return;
   lane.recorded = RECORDED;
   if (!b.recorded && capture_of(lane.driver, b.stream) != capture) return;
@@ -102,7 +100,6 @@ extern "C" {
 
 #define EXPORT __attribute__((visibility("default")))
 
-/* The version that native.py checks. */
 EXPORT int64_t epcomm_native_version() { return 4; }
 
 /* Returns a Lane, or null on failure. addresses: the functions of native::Driver. Events are never destroyed, because
@@ -143,9 +140,7 @@ EXPORT native::Link *epcomm_native_link(EpComm *comm, const uint64_t *functions,
   return l;
 }
 
-/* Returns the address of Link::said. */
 EXPORT const int32_t *epcomm_native_said(const native::Link *l) { return l->said; }
-/* Returns null if the host did not wait. */
 EXPORT const uint32_t *epcomm_native_per_expert(const native::Link *l) { return l->per_expert; }
 EXPORT int32_t epcomm_native_experts(const native::Link *l) { return l->local; }
 
@@ -158,7 +153,6 @@ EXPORT void epcomm_native_profile(int32_t on, int64_t *out) {
   p.on = on != 0;
 }
 
-/* Returns the capture of an op's last send, 0 outside captures. */
 EXPORT uint64_t epcomm_native_sent_in(const native::Link *l, int32_t op) { return l->sent_in[op]; }
 
 } // extern "C"

@@ -11,15 +11,14 @@
 namespace native {
 
 extern PyTypeObject *tensor_type;
-extern size_t tensor_at;                      /* offset of the tensor in its object */
-extern PyObject *(*wrap)(const void *tensor); /* THPVariable_Wrap */
+extern size_t tensor_at;
+extern PyObject *(*wrap)(const void *tensor);
 
 inline bool is_tensor(PyObject *o) { return Py_TYPE(o) == tensor_type || PyType_IsSubtype(Py_TYPE(o), tensor_type); }
 
 /* Returns the tensor of a Python object, which still owns it. */
 inline Ref tensor_in(PyObject *o) { return reinterpret_cast<AtenTensorHandle>(reinterpret_cast<char *>(o) + tensor_at); }
 
-/* Gives up Python's global lock while it exists. */
 struct Released {
   PyThreadState *state = PyEval_SaveThread();
   ~Released() { PyEval_RestoreThread(state); }

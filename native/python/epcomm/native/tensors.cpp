@@ -36,12 +36,10 @@ void *address(Ref t) {
   return p;
 }
 
-/* Type of the kernels' device; -1 before serve(). */
 static std::atomic<int32_t> device_type{-1};
 
 void serve(int32_t device) { device_type = device < 0 ? aoti_torch_device_type_cpu() : aoti_torch_device_type_cuda(); }
 
-/* A tensor on meta has no memory. */
 static bool readable(Ref t) {
   int32_t type = 0, wanted = device_type;
   TORCH_ERROR_CODE_CHECK(aoti_torch_get_device_type(t.handle, &type));

@@ -33,7 +33,7 @@ def program() -> str:
         return named
     package = pathlib.Path(__file__).resolve().parent
     folders = [sysconfig.get_path("scripts"), sysconfig.get_path("scripts", sysconfig.get_preferred_scheme("user"))]
-    folders.append(str(package.parent / "bin"))  # pip install --target
+    folders.append(str(package.parent / "bin"))
     for folder in folders:
         path = os.path.join(folder, "epbench")
         if os.access(path, os.X_OK):
@@ -57,7 +57,6 @@ def call(*arguments: str) -> str:
 
 
 def tables(*arguments: str) -> dict[str, dict[str, Any]]:
-    """Runs a command and returns its tables by name."""
     printed: list[dict[str, Any]] = json.loads(call(*arguments, "--format", "json"))
     for text in dict.fromkeys(w for t in printed for w in t.get("warnings", [])):
         warnings.warn(text, EpbenchWarning, stacklevel=4)

@@ -188,7 +188,6 @@ _known: dict[str, dict[str, tuple[type, ...]]] = {}
 
 
 def _fields(kind: type[Row]) -> dict[str, tuple[type, ...]]:
-    """Returns the types of a record's fields, by name."""
     if kind.__name__ not in _known:
         hints = typing.get_type_hints(kind)
         names = [f.name for f in dataclasses.fields(kind) if f.name != "more"]

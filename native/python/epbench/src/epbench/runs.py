@@ -29,7 +29,7 @@ class Run:
         return machine
 
     def trials(self) -> Iterator[Trial]:
-        left_out = {"clock": "", "seconds": []}  # for configs without times
+        left_out = {"clock": "", "seconds": []}
         with open(self.path / "trials.jsonl", encoding="utf-8") as lines:
             for number, line in enumerate(lines, 1):
                 yield record(Trial, left_out | json.loads(line), f"{lines.name}:{number}")

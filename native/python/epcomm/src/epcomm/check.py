@@ -28,7 +28,7 @@ def main(a):
     times = []
     for part in _apart(a) if a.apart else [a]:
         times += _start(part)
-        if a.json:  # now, because a later part may fail
+        if a.json:
             with open(a.json, "w") as f:
                 json.dump(times, f, indent=1)
     return 0
@@ -67,8 +67,6 @@ def _spawned(rank, a, store):
 
 
 class Check:
-    """One rank's part of the check."""
-
     def __init__(self, a, local_rank):
         self.a = a
         if a.device == "cuda":
@@ -107,7 +105,6 @@ class Check:
         return min(self.ranks * fullest * self.ep.topk + 4 * self.ep.groups, self.ep.max_rows(dtype))
 
     def in_halves(self, mine, ids, **where):
-        """Runs a dispatch, the experts and a combine. Each call is made in two halves: send, then receive."""
         for half in ("_send", "_recv"):
             view = self.ep.dispatch(mine.x, ids, mine.weights, half=half, purpose="halves", **where)
         reference.apply_experts(self.ep, view, where["dtype"], self.rows(where["fullest"], where["dtype"]), self.y)
@@ -168,7 +165,7 @@ class Check:
             tokens = [fullest if r == i % self.ranks else max(fullest - r, 0) for r in range(self.ranks)]
             static = reference.Inputs(self.ep, 7 * 10**6 + i, self.rank, tokens[self.rank])
             dtype = self.dtypes[i % len(self.dtypes)]
-            self.step(static, fullest, 0, dtype, i == 1, 1, self.ep)  # before the capture
+            self.step(static, fullest, 0, dtype, i == 1, 1, self.ep)
             self.sync()
             graph = torch.cuda.CUDAGraph()
             with torch.cuda.graph(graph):
@@ -229,7 +226,6 @@ _WARM_UP = 0.2  # seconds
 
 
 def _warm_up(c, graph, probe=8):
-    """Replays a graph for about _WARM_UP seconds, equally often on all ranks."""
     start = time.perf_counter()
     for _ in range(probe):
         graph.replay()
@@ -259,13 +255,12 @@ def _route(c, tokens):
 
 
 def _carved(memory, tensors):
-    """Copies tensors into `memory` and returns the copies."""
     sizes = [(t.numel() * t.element_size() + 255) // 256 * 256 for t in tensors]
     pieces = memory[:sum(sizes)].split(sizes)
     return [p[:t.numel() * t.element_size()].view(t.dtype).view(t.shape).copy_(t) for p, t in zip(pieces, tensors)]
 
 
-_BLOCK = 8 << 20  # bytes; torch puts small blocks together
+_BLOCK = 8 << 20
 
 
 def _placed(tensors, number):

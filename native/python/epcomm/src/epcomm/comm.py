@@ -55,7 +55,7 @@ def nodes_of(pack, ranks):
         with open(pack, "rb") as f:
             return check_pack(f.read()).nodes
     except (OSError, EpcommError):
-        return 1  # epcomm_create then fails
+        return 1
 
 
 class Comm:

@@ -14,7 +14,7 @@ import torch
 from . import native
 from .comm import DTYPES, LAYOUTS, PURPOSES, ROUTINGS, Call, Comm, EpcommError, lib, word
 
-_ELEMENTS = {1: torch.bfloat16, 2: torch.float8_e4m3fn, 3: torch.uint8, 4: torch.uint8}  # by number in DTYPES
+_ELEMENTS = {1: torch.bfloat16, 2: torch.float8_e4m3fn, 3: torch.uint8, 4: torch.uint8}
 _HALVES = {"": 0, "_send": 1, "_recv": 2}
 
 
@@ -43,7 +43,7 @@ class _Memory:
 def _bytes(address, size, device):
     if not address or not size:
         return torch.empty(0, dtype=torch.uint8, device=device)
-    if device.type == "cpu":  # the emulated driver uses host memory
+    if device.type == "cpu":
         return torch.frombuffer((ctypes.c_uint8 * size).from_address(address), dtype=torch.uint8)
     return torch.as_tensor(_Memory(address, size), device=device)
 
@@ -120,7 +120,6 @@ class EP:
         return True
 
     def _check_layout(self):
-        """Raises ValueError if the pack has another layout."""
         layout = LAYOUTS[self.info.layout]
         if layout not in ("expert", "expert:128"):
             self.comm.destroy()
@@ -223,7 +222,6 @@ class EP:
         return torch.cuda.stream(stream) if stream is not None and self.device.type == "cuda" else contextlib.nullcontext()
 
     def _new_rows(self, rows, stream):
-        """Allocates rows on the call's stream, for use on the current stream too."""
         with self._on(stream):
             out = torch.empty((rows, self.hidden), dtype=torch.bfloat16, device=self.device)
         if stream is not None and self.device.type == "cuda":
@@ -231,14 +229,13 @@ class EP:
         return out
 
     def _combined(self, out, slot, tokens, half, stream):
-        """Returns the tensor for combine's result. Both halves of a call have the same tensor."""
         begun = self._begun[slot] if half == "_recv" else None
         if begun is None:
             return out if out is not None else self._new_rows(tokens, stream)
         if out is not None and out.data_ptr() != begun.data_ptr():
             raise ValueError("out: not the tensor that the send had; pass this argument only to the send")
         if self.device.type == "cuda":
-            begun.record_stream(stream or torch.cuda.current_stream(self.device))  # for a send on another stream
+            begun.record_stream(stream or torch.cuda.current_stream(self.device))
         return begun
 
     def y(self, slot=0):

@@ -17,12 +17,12 @@ import torch
 
 
 VERSION = 4
-NEEDS_WORST, ELSEWHERE, MISREAD = 100, 101, 102  # from native.h
+NEEDS_WORST, ELSEWHERE, MISREAD = 100, 101, 102
 _FUNCTIONS = ("dispatch", "dispatch_send", "dispatch_recv", "combine", "combine_send", "combine_recv", "layout", "announce", "told",
-              "received", "return_weights", "add_counts", "error")  # native::Library
+              "received", "return_weights", "add_counts", "error")
 _DRIVER = ("cuEventCreate", "cuEventRecord", "cuStreamWaitEvent", "cuStreamGetCaptureInfo_v2", "cuCtxSetCurrent", "cuCtxSynchronize")
 
-_opened = []  # the result of load()
+_opened = []
 
 
 def _paths():
@@ -37,7 +37,7 @@ def _open():
     reason = "no such file"
     for path in _paths():
         try:
-            lib = ctypes.CDLL(path)  # loading it registers its operators
+            lib = ctypes.CDLL(path)
         except OSError as e:
             reason = str(e)
             continue

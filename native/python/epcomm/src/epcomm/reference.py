@@ -27,7 +27,6 @@ def quantize_fp8(x):
 
 
 def as_sent(x, dtype):
-    """Returns x in float32, after the rounding of dtype."""
     if dtype != FP8:
         return x.float()
     q, scales = quantize_fp8(x)
@@ -46,7 +45,6 @@ def expert_of_rows(ep, view, rows):
 
 
 def apply_experts(ep, view, dtype, rows, y):
-    """Writes the experts' outputs to y. Shapes are static, for CUDA graphs."""
     if rows == 0:
         return
     group, _ = expert_of_rows(ep, view, rows)
@@ -61,7 +59,7 @@ def check_dispatch(ep, view, dtype, everyone):
     offsets = view.row_offsets.long()
     first = ep.rank * ep.local_experts
     mine = torch.arange(first, first + ep.local_experts, device=ep.device)
-    counts = torch.stack([(e.ids.view(-1, 1) == mine).sum(0) for e in everyone], 1)  # [local experts, ranks]
+    counts = torch.stack([(e.ids.view(-1, 1) == mine).sum(0) for e in everyone], 1)
     pad = 4 if dtype == FP8 else 1
     want = torch.cat([offsets.new_zeros(1), ((counts.sum(1) + pad - 1) // pad * pad).cumsum(0)])
     if not torch.equal(offsets, want):

@@ -18,9 +18,9 @@ from ..comm import EpcommError
 RING = 1023                # kept keys, as in native.h
 _RECORD = 8 * (1 + RING)   # bytes: number of calls, last keys
 _FACTS, _FACT = 64, 512    # kept facts; bytes of each: key, length, JSON
-_TEXT = 1024               # bytes: length, text
+_TEXT = 1024
 _DISAGREE = 5
-_LATE = 1.0                # seconds to wait for late ranks
+_LATE = 1.0
 
 
 def _folder():
@@ -28,8 +28,6 @@ def _folder():
 
 
 class Agreement:
-    """One rank's view of the shared memory."""
-
     def __init__(self, memory, rank, ranks, deadline):
         self._memory, self.rank, self.ranks, self._deadline = memory, rank, ranks, deadline
         self._whole = (ctypes.c_uint8 * len(memory)).from_buffer(memory)
@@ -82,7 +80,6 @@ class Agreement:
         return {r: rec[1 + n % RING] for r, rec in enumerate(self._records) if n <= rec[0] < n + RING - 1}
 
     def _difference(self, keys):
-        """Returns the error text for calls with these keys, by rank."""
         facts = {r: self._facts_of(r, key) for r, key in keys.items()}
         names = [n for n in next(iter(facts.values()), {}) if len({json.dumps(f.get(n)) for f in facts.values()}) > 1]
         if "the call" in names:
@@ -116,7 +113,6 @@ class Agreement:
             self.refuse()
 
     def step(self, key):
-        """Compares a call whose key is known, as order.cpp does."""
         mine = self._records[self.rank]
         n = mine[0] + 1
         mine[1 + n % RING], mine[0] = key, n
@@ -160,7 +156,6 @@ def share(rank, ranks, all_gather_object, deadline):
 
 
 def _map(name, size, flags):
-    """Returns None if the file cannot be mapped."""
     try:
         fd = os.open(name, os.O_RDWR | flags, 0o600)
     except OSError:

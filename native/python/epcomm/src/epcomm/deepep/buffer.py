@@ -52,7 +52,7 @@ class Buffer:
         self._mpi = comm if group is None else None
         self.num_nvl_bytes, self.num_rdma_bytes = num_nvl_bytes, num_rdma_bytes
         self.low_latency_mode, self.explicitly_destroy = low_latency_mode, explicitly_destroy
-        config_for(self.group_size, 0, 0)  # refuses too many ranks
+        config_for(self.group_size, 0, 0)
         self._precision = _precision()
         give_back_left()
         self.device = torch.device(device) if device is not None else torch.device("cuda", torch.cuda.current_device())
@@ -65,13 +65,13 @@ class Buffer:
         self._links, self._keys = {}, Keys()
         if self._agreement is not None:
             self._agreement.end_waits = lambda links=self._links: [link.comm.stop() for link in dict.fromkeys(links.values())]
-        self._found = {}           # (link, key) by arguments
-        self._calls = None         # the extension's Calls
+        self._found = {}
+        self._calls = None
         if self._lane.native:
             self._calls = native.calls(Handle, low_latency.Sent, normal.Sent, EventOverlap())
             native.serve(Buffer, _SERVED)
         self._max_tokens = int(os.environ.get("EPCOMM_MAX_TOKENS", "4096"))
-        self._counter = None       # link for get_dispatch_layout
+        self._counter = None
         self._next_combine = None
         self._runtime = True
 
@@ -99,13 +99,11 @@ class Buffer:
         return link, key
 
     def _first(self, given, op, shape, **facts):
-        """Calls _link and stores its result under `given`."""
         found = self._link(op, shape, **facts)
         self._found[given] = found[0], self._keys.of(op, shape, facts)[0]
         return found
 
     def _made(self, shape):
-        """Returns a communicator for a shape, if possible an old communicator."""
         for link in self._links.values():
             if link.serves(shape):
                 return link
@@ -228,7 +226,6 @@ class Buffer:
                 counts, handle)
 
     def _dispatch_again(self, sent, x, scales):
-        """Dispatches with the handle of an earlier dispatch."""
         link = sent.link
         must_be("x", x, x.dtype, sent.tokens, link.hidden)
         fp8 = scales is not None
@@ -302,7 +299,6 @@ class Buffer:
         return received, count, handle, *self._finish(event, half, (x, topk_idx, received, count, handle))
 
     def _low_link(self, hidden, experts, topk, most, fp8, round_scale, later):
-        """Returns (Link, key). Collective at first."""
         given = hidden, experts, topk, most, fp8, round_scale, later
         if given in self._found:
             return self._found[given]

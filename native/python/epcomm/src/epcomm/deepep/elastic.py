@@ -15,8 +15,8 @@ from .elastic_handle import ElasticEvent, EPHandle
 from .events import EventHandle, EventOverlap
 
 ALIGNMENT = 2 << 20  # V2's buffers are multiples of 2 MiB
-LINK_EFFICIENCY, READ_GBS, WRITE_GBS, MARGIN = 0.9, 200, 50, 1.25  # V2's estimates
-LEAST_SMS, LEAST_SMS_ALONE = 4, 64  # with and without prefer_overlap_with_compute
+LINK_EFFICIENCY, READ_GBS, WRITE_GBS, MARGIN = 0.9, 200, 50, 1.25
+LEAST_SMS, LEAST_SMS_ALONE = 4, 64
 
 
 def nvlink_gbs():
@@ -30,7 +30,6 @@ def nvlink_gbs():
 
 
 def refused(name, use):
-    """Returns a method that raises NotServed."""
     def method(*_, **__):
         raise NotServed(name, use)
     return method
@@ -121,7 +120,7 @@ class ElasticBuffer:
         gbs = gbs or LINK_EFFICIENCY * nvlink_gbs()
         if gbs == 0:
             warnings.warn("get_theoretical_num_sms: nvidia-smi prints no speed of NVLinks; give num_sms, or nvlink_gbs", stacklevel=3)
-        there = ranks * (1 - comb(experts - experts // ranks, topk) / comb(experts, topk))  # mean ranks of a token
+        there = ranks * (1 - comb(experts - experts // ranks, topk) / comb(experts, topk))
         carried = gbs / (1 - 1 / ranks)
         sms = expand.aligned(max(LEAST_SMS, ceil(MARGIN * max(carried / there / read_gbs, carried / write_gbs))), 2)
         return min(sms if self.prefer_overlap_with_compute else max(sms, LEAST_SMS_ALONE), most)
@@ -202,7 +201,6 @@ class ElasticBuffer:
         return rows, ids, weights, handle, event
 
     def _new(self, handle, x, topk_idx, topk_weights, stats, worst, copies):
-        """Fills the handle. Returns (rows, weights, handle)."""
         per_rank, _, per_expert, in_rank, _ = self._calls.get_dispatch_layout(topk_idx, handle.num_experts)
         handle.layout = per_rank, per_expert, in_rank
         handle.topk_idx = topk_idx.clone() if copies else topk_idx
@@ -215,7 +213,6 @@ class ElasticBuffer:
         return rows, weights, handle
 
     def _again(self, handle, x, topk_weights, stats):
-        """Dispatches with a filled handle. Weights need a dispatch with ids."""
         if topk_weights is None:
             rows, weights = self._calls.dispatch(x, handle=handle.sent)[0], None
         else:

@@ -9,8 +9,6 @@ from .events import EventOverlap
 
 
 class ElasticEvent(EventOverlap):
-    """DeepEP V2's EventOverlap."""
-
     def __init__(self, event=None, extra_tensors=None):
         super().__init__(event, extra_tensors)
         self.hook_after_wait, self._releases = None, False
@@ -40,7 +38,7 @@ class ElasticEvent(EventOverlap):
 class EPHandle:
     """DeepEP V2's handle of a dispatch."""
 
-    token_metadata_at_forward = channel_linked_list = None  # only in V2's hybrid mode
+    token_metadata_at_forward = channel_linked_list = None
 
     def __init__(self, do_expand, num_experts, expert_alignment, num_max_tokens_per_rank, num_sms, rank, ranks):
         self.do_expand, self.num_experts, self.expert_alignment = do_expand, num_experts, expert_alignment

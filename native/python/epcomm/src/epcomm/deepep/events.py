@@ -108,7 +108,7 @@ class Lane:
     def __init__(self, device, native_lane=None, settle=None, behind=None):
         self.stream = torch.cuda.Stream(device) if device.type == "cuda" else None
         self.native, self.settle = native_lane, settle or (lambda: None)
-        self._behind = {} if behind is None else behind  # by whether in a CUDA graph
+        self._behind = {} if behind is None else behind
 
     def run(self, previous, aside, work, tensors):
         """Runs work() after the event `previous`. Returns (the value of work(), an event or None). If `aside` is true,
@@ -148,7 +148,7 @@ class Lane:
             behind.note(stream, capture)  # also after a failure
 
 
-_orders = {}  # by thread and device
+_orders = {}
 
 
 def new_lane(device, rank):
@@ -158,7 +158,6 @@ def new_lane(device, rank):
         context, settle = native.emulated_context(index)
     key = threading.get_ident(), device.type, index
     if key not in _orders:
-        # new_lane makes events on the current device.
         here = torch.cuda.device(device) if device.type == "cuda" and native.load() else contextlib.nullcontext()
         with here:
             _orders[key] = native.new_lane(context) if native.load() else None, {}

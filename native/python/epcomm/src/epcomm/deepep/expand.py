@@ -33,7 +33,6 @@ def _empty_like(tensor, *shape):
 
 
 def _received(sent):
-    """Returns the address of a dispatch's number of received rows."""
     return sent.index.data_ptr() + 4 * sent.link.ranks
 
 

@@ -10,11 +10,11 @@ from . import events
 from .config import NotServed
 from .slow import BF16, FP8, Slow
 
-DISAGREE = 5  # EPCOMM_DISAGREE
+DISAGREE = 5
 
 
 class Misread(Exception):
-    """Raised if a tensor does not fit a kernel. The caller finds out which."""
+    """A tensor does not fit a kernel."""
 
 
 _left = []
@@ -87,7 +87,6 @@ class Link:
         return self.local_experts, self._sizes[FP8 if fp8 else BF16].max_rows // self.local_experts, self.hidden
 
     def call(self, op, *arguments):
-        """Calls an operator. Raises reason(e) for a RuntimeError."""
         try:
             return op(self.number, *arguments)
         except RuntimeError as e:
@@ -172,7 +171,6 @@ class Half:
         return self._rest is not None
 
     def lose(self):
-        """Makes finish() fail."""
         self._rest, self._lost = None, True
 
     def finish(self):
@@ -185,7 +183,7 @@ class Half:
         try:
             link.ops.ll_receive(link.number, stream, op, stats)
         except RuntimeError as e:
-            if link.sent_in(op):  # the capture has ended
+            if link.sent_in(op):
                 self._rest = None
             raise link.reason(e) from None
         if then is not None:

@@ -9,8 +9,6 @@ from .link import Half, Misread
 
 
 class Sent(typing.NamedTuple):
-    """More of the handle, for combine."""
-
     link: object
     fp8: bool
     tokens: int
@@ -21,7 +19,6 @@ class Sent(typing.NamedTuple):
 
 
 def size_hint(tokens, hidden, ranks, experts):
-    """Returns the bytes of a rank's buffers in BF16."""
     return 2 * ranks * tokens * (2 * hidden + 128) + 2 * tokens * max(ranks, 16) * 2 * hidden + 8 * experts * ranks
 
 

@@ -8,12 +8,10 @@ from .config import NotServed, must_be, must_be_on
 
 
 class Sent(typing.NamedTuple):
-    """More of the handle, for combine."""
-
     link: object
     fp8: bool
     index: torch.Tensor  # offsets, sources and ids, as in normal.cpp
-    tokens: int          # sent by this rank
+    tokens: int
     received: int        # rows of the outputs
     fullest: int         # tokens of the fullest rank, 0 if unknown
 
@@ -23,7 +21,6 @@ class Sent(typing.NamedTuple):
 
 
 def unpacked(x):
-    """Returns (x, scales)."""
     if isinstance(x, tuple):
         x, scales = x
         if x.dtype is not torch.float8_e4m3fn or scales.dtype is not torch.float32 or scales.shape != (x.shape[0], x.shape[1] // 128):

@@ -21,8 +21,6 @@ _explicit: list[str] = []
 
 
 class Shape(typing.NamedTuple):
-    """What a pack must have."""
-
     layout: str
     ranks: int
     hidden: int
@@ -42,7 +40,6 @@ class Shape(typing.NamedTuple):
                 **({"round_scale": self.raw} if self.exact else {})}
 
     def dtypes(self):
-        """Returns the dtypes of a new pack, for this call and later calls."""
         return ("fp8", "bf16") if self.hidden % 128 == 0 else ("bf16",)
 
 
@@ -73,7 +70,6 @@ def _named():
 
 
 def _runs_on(info, here):
-    """Returns whether a pack runs on a machine's GPUs."""
     exact = info.arch.endswith(b"a")
     made, gpu = (divmod(int(arch[3:].rstrip(b"af")), 10) for arch in (info.arch, here.arch))
     return made == gpu if exact else made[0] == gpu[0] and made[1] <= gpu[1]
@@ -125,7 +121,6 @@ def _short(text, digits):
 
 
 def _made_for(here):
-    """Returns the paths of a machine's packs in the cache folder."""
     return sorted(glob.glob(os.path.join(cache_folder(), f"*-{_short(here.key, 8)}.pack")))
 
 
@@ -158,7 +153,7 @@ def make(shape, here):
         machine_file = _machine_file(mine, here)
         why = _failed(command(shape, machine_file, os.path.join(mine, name)))
         if why:
-            kept = os.path.join(folder, os.path.basename(machine_file))  # for the error text
+            kept = os.path.join(folder, os.path.basename(machine_file))
             os.replace(machine_file, kept)
             raise LookupError(_missing(shape, here, command(shape, kept, path), why))
         os.replace(os.path.join(mine, name), path)
@@ -166,7 +161,6 @@ def make(shape, here):
 
 
 def _failed(words):
-    """Returns why a command failed, or ""."""
     try:
         done = subprocess.run(words, capture_output=True, text=True, check=False)
     except OSError as e:
@@ -176,7 +170,6 @@ def _failed(words):
 
 
 def _missing(shape, here, words, why):
-    """Returns the error text for a pack that cannot be made."""
     text = (f"no pack for {shape}, and making one failed: {why}. Make it on a machine with NVRTC: `{' '.join(words)}`, and name it in "
             "EPCOMM_PACKS or use_packs")
     for path in (p for places in _named() for p in _files(places)):
@@ -194,7 +187,7 @@ def get(shape, rank, all_gather_object):
         try:
             here = machine()
             result = (find(shape, here) or make(shape, here), None)
-        except Exception as e:  # the other ranks wait for an answer
+        except Exception as e:
             failed = e
             result = (None, str(e) if type(e) in (LookupError, EpcommError) else f"{type(e).__name__}: {e}")
     path, why = all_gather_object(result)[0]

@@ -8,8 +8,8 @@ import torch
 from ..comm import EpcommError, lib
 from ..library import Announce, Call, LayoutOf, Received, Return, Told
 
-BF16, FP8 = 1, 2      # EpcommDtype
-PAIR, HALVES = 0, 3   # EpcommPurpose
+BF16, FP8 = 1, 2
+PAIR, HALVES = 0, 3
 
 
 def _padded(n):
@@ -81,7 +81,6 @@ class Slow:
         link.told = told.rows, told.fullest, (ctypes.c_uint32 * link.local_experts).from_address(told.per_expert)[:]
 
     def _rows(self, link, dtype, rows, direct):
-        """Allocates a dispatch's outputs, in the caller's form if `direct` is true."""
         elements = torch.bfloat16 if dtype == BF16 else torch.float8_e4m3fn
         scales = self._empty(torch.float32, rows, link.sizes(dtype).scales) if dtype == FP8 else self._empty(torch.float32, 0)
         return (self._empty(elements, rows, link.hidden), scales, self._empty(torch.int64 if direct else torch.int32, rows, link.topk),

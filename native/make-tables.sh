@@ -3,10 +3,9 @@
 #
 #   ./make-tables.sh OUT BUDGET MODEL...     ./make-tables.sh tables 1h deepseek-v3 qwen3-235b-a22b
 #
-# BUDGET is the time of each model's sweep. OUT/MODEL is the run directory of the sweep, and OUT/table.json is the
-# merged table. Rows of this table are measured again, with the result in OUT/receipt.json. A second start resumes
-# interrupted sweeps. If LIMIT is set, the script ends after about LIMIT seconds, with a table of the finished sweeps.
-# KEPT is an earlier OUT of a machine with the same key; its sweeps are continued. More variables:
+# BUDGET is the time of each model's sweep. OUT/table.json is the merged table. OUT/receipt.json is the result of
+# measuring rows of this table again. A second start resumes interrupted sweeps. If LIMIT is set, the script ends after
+# about LIMIT seconds. KEPT is an earlier OUT of a machine with the same key; its sweeps are continued.
 BACKEND=${BACKEND:-cuda}
 RANKS=${RANKS:-0}
 TOKENS=${TOKENS:-1,8,32,128,512,2048,8192}
@@ -39,7 +38,7 @@ bounded() {
   timeout -s INT -k 15 "$seconds" "$EPBENCH" "$@"
 }
 
-# ended RUN succeeds if the sweep has ended. Before the end, "finished" is the zero time.
+# ended RUN succeeds if the sweep has ended.
 ended() { test -f "$1/table.json" && ! grep -q '"finished": "0001-' "$1/run.json"; }
 
 for model; do

@@ -39,7 +39,6 @@ type Fault struct {
 	Test   string `yaml:"test"`
 }
 
-// readList reads a list and checks that each fault is complete.
 func readList(path string) (List, error) {
 	var l List
 	text, err := os.ReadFile(path)

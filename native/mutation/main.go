@@ -65,8 +65,8 @@ type workTree struct {
 	prepared map[string]bool
 }
 
-// copyTree copies the files of the current folder that git does not ignore to `dir`, and links the CUDA downloads.
-// Equal files keep their time, so that make does not build them again.
+// copyTree copies the files that git does not ignore to `dir`, and links the CUDA downloads. Equal files keep their
+// time, so that make does not build them again.
 func copyTree(ctx context.Context, dir string) (workTree, error) {
 	dir, err := filepath.Abs(dir)
 	if err != nil {
@@ -94,7 +94,7 @@ done`, dir)
 	return workTree{ctx, dir, map[string]bool{}}, err
 }
 
-// removeOthers removes files of an earlier copy that are not among `names`, but keeps bin folders.
+// removeOthers removes files that are not among `names`, but keeps bin folders.
 func removeOthers(tree string, names []string) error {
 	known := map[string]bool{}
 	for _, name := range names {
@@ -117,7 +117,6 @@ func removeOthers(tree string, names []string) error {
 	return err
 }
 
-// copyFile copies a file with its mode, unless the copy is equal.
 func copyFile(from, to string) error {
 	info, err := os.Stat(from)
 	if err != nil {
@@ -136,7 +135,6 @@ func copyFile(from, to string) error {
 	return os.WriteFile(to, text, info.Mode().Perm())
 }
 
-// mutate tries each fault of a list that `only` matches, and prints the results.
 func (w workTree) mutate(l List, only *regexp.Regexp) error {
 	var s score
 	for _, f := range l.Faults {
@@ -157,8 +155,6 @@ type score struct {
 	survivors                  []Fault
 }
 
-// try puts one fault into the tree, runs its test and adds to the score. It returns an error if the test fails without
-// a fault, or if the run was interrupted.
 func (w workTree) try(l List, f Fault, s *score) error {
 	test := l.Tests[f.Test]
 	if test.Needs != "" && w.run(test.Needs, 60) != nil {
@@ -188,7 +184,6 @@ func (w workTree) try(l List, f Fault, s *score) error {
 	return nil
 }
 
-// print prints the score and the survivors.
 func (s score) print(title string) error {
 	fmt.Printf("%s: %d of %d faults are noticed, %d of them only by the time limit of a test, %d left out\n",
 		title, s.noticed, s.noticed+len(s.survivors), s.late, s.left)
@@ -260,7 +255,6 @@ func (w workTree) judge(f Fault, test Test) (verdict, error) {
 // notCompiled matches the error of a compiler or of Python for invalid code.
 var notCompiled = regexp.MustCompile(`(?m)^\s*\S+\.(c|cuh|h|cpp):\d+:\d+: error:|^SyntaxError:|\[build failed\]`)
 
-// run runs a command in the tree. The error contains the end of the output.
 func (w workTree) run(command string, seconds int) error {
 	if command == "" {
 		return nil
@@ -282,8 +276,8 @@ func (w workTree) run(command string, seconds int) error {
 
 var errLate = errors.New("took too long")
 
-// sh runs a shell command in a new session. When ctx ends, sh kills all processes of the session; killing the process
-// group would miss children of the program timeout, which starts its own group.
+// sh runs a shell command in a new session. When ctx ends, sh kills the session, because the program timeout starts a
+// process group of its own.
 func sh(ctx context.Context, dir string, out *os.File, command string, args ...string) error {
 	cmd := exec.CommandContext(ctx, "bash", append([]string{"-c", command}, args...)...)
 	cmd.Dir, cmd.Stdout, cmd.Stderr = dir, out, out

@@ -1,15 +1,14 @@
 /* The memory of the kernels of layout rank. A token has one row on each rank that has any of its experts.
  *
  * A message holds the token, its local experts and their weights. The receiver polls the words of the message until
- * none of them is all ones. It copies them to the output and writes all ones back. There is no fence and no flag. A
- * word of 32 bits (64 bits in counts) must arrive as a whole; different words may arrive in any order.
+ * none of them is all ones. It copies them to the output and writes all ones back. A word of 32 bits (64 bits in
+ * counts) must arrive as a whole; words may arrive in any order.
  *
- * If EP_PACKED is 0, each sender has max_tokens rows of the output. If it is 1, the rows of a sender directly follow
- * the rows of the rank before the sender.
+ * If EP_PACKED is 0, each sender has max_tokens rows of the output. If EP_PACKED is 1, rows have no gaps.
  *
  * Calls need no barrier between them: a dispatch ends only when the counts of every rank have arrived, and a rank
  * sends its counts only after all its earlier calls have ended. So no rank is more than one call ahead, and two sets
- * of messages and counts are enough. Combine waits for the start words.
+ * of messages and counts are enough. Combine waits for RANK_STARTED.
  *
  * dispatch_rank_home waits for all ranks before it stores rows in their outputs. Its messages are only the scales and
  * the head of a row. */
@@ -19,8 +18,7 @@
 #include "common/token.cuh"
 
 /* Regions of the state, in the order of kernels/cuda/declare/rank.go. R is the number of ranks, T is max_tokens, H is
- * hidden. "All ones" and "Zeroed" are the contents before the first call. Combine reads the outputs of dispatch
- * instead of these regions, so that calls may be combined in any order. */
+ * hidden. "All ones" and "Zeroed" are the contents before the first call. */
 enum RankRegion {
   RANK_COUNTS,  /* [2][R source][R] u64: call << 32 | number of rows from the source for a rank. Zeroed */
   RANK_SLOTS,   /* [2][R source][T][RANK_SLOT_BYTES]. All ones */
@@ -35,19 +33,17 @@ static const uint32_t RANK_HEAD = 1 + 2 * EP_TOPK;
 static const uint32_t RANK_HEAD_LANE = (RANK_HEAD + 31) / 32;
 static const uint32_t RANK_SLOT_BYTES = ep_up(EP_PAYLOAD + (EP_TOKEN_SCALES + RANK_HEAD) * 4, 128);
 
-/* Returns this warp's number among the receiving warps: first one warp of every block, then the next warp of every
- * block, and so on. If blocks both send and receive, the last warps receive first and the first warps send first, so
- * that with little work no warp does both. */
+/* Returns this warp's number among the receiving warps. If blocks both send and receive, receiving begins with the
+ * last warps and sending with the first warps, so that with little work no warp does both. */
 EP_DEVICE uint32_t rank_receiver(const EpCall &c) {
   if (c.receivers == 0) return (c.warps - 1 - c.warp) * c.senders + c.block;
   return c.warp * c.receivers + c.block - c.senders;
 }
 EP_DEVICE uint32_t rank_receiving_warps(const EpCall &c) { return (c.receivers == 0 ? c.senders : c.receivers) * c.warps; }
 
-/* Messages of a source are received about in the order in which they are sent: the first message of every block, then
- * the second message of every block, and so on. A position in this order is called a turn. rank_turns returns the
- * number of turns of `rows` messages. rank_turn returns the message of turn i, or at least `rows` if turn i has no
- * message. */
+/* A turn is a position in the order in which a source sends: the first message of every block, then the second message
+ * of every block, and so on. rank_turns returns the number of turns of `rows` messages. rank_turn returns the message
+ * of turn i, or at least `rows` if there is none. */
 EP_DEVICE uint32_t rank_turns(const EpCall &c, uint32_t rows) { return (rows + c.senders - 1) / c.senders * c.senders; }
 EP_DEVICE uint32_t rank_turn(const EpCall &c, uint32_t i, uint32_t rows) {
   uint32_t each = (rows + c.senders - 1) / c.senders;

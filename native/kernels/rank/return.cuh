@@ -11,8 +11,7 @@ EP_DEVICE const uint4 *rank_y(const EpArgs &a, uint64_t row, uint32_t column) {
   return reinterpret_cast<const uint4 *>(reinterpret_cast<const uint8_t *>(a.y) + row * RANK_ROW + column);
 }
 
-/* Lane r holds the number of rows from rank r, and the first of these rows. If rank r was lost after the dispatch,
- * no rows are sent to it. */
+/* Lane r holds the number of rows from rank r, and the first of these rows. A lost rank gets no rows. */
 struct RankRows {
   uint32_t rows, first;
 };

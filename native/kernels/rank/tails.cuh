@@ -18,8 +18,7 @@ struct RankScales {
   uint32_t word[RANK_SCALE_LANE + 1];
 };
 
-/* Passes each scale of a step to the lane that stores it. In a step every eighth lane has a scale. The scales of all
- * steps are kept, so that they are stored together. */
+/* Passes each scale of a step to the lane that stores it. In a step every eighth lane has a scale. */
 EP_DEVICE void rank_keep_scales(uint32_t lane, uint32_t step, uint32_t scale, RankScales &kept) {
   uint32_t word = __shfl_sync(EP_FULL_WARP, scale, lane % 4 * 8);
 #pragma unroll
@@ -64,7 +63,7 @@ struct RankTailWords {
   uint32_t word[RANK_TAIL_LANE];
 };
 
-/* Returns the message with number `job`, without its words. Messages are numbered about in the order of sending. */
+/* Returns message number `job`, without its words. */
 EP_DEVICE RankTailWords rank_tail(const EpCall &c, const RankHomeShared &s, int rank, uint32_t job) {
   RankTailWords m;
   m.source = (static_cast<uint32_t>(rank) + 1 + job % RANK_PEERS) % EP_RANKS;

@@ -1,5 +1,5 @@
-/* Finds to which ranks each of this rank's tokens goes, and the token's place among this rank's tokens for each of
- * those ranks. The places depend only on the top-k ids, so they are the same in every run. */
+/* Finds to which ranks each of this rank's tokens goes. A token's place is its number among this rank's tokens for one
+ * rank. Places depend only on the top-k ids. */
 #pragma once
 
 #include "common/block.cuh"
@@ -28,8 +28,8 @@ EP_DEVICE uint32_t rank_mask(const EpArgs &a, uint32_t token) {
 
 static const uint32_t RANK_LOOKS = 4; /* tokens whose ids a counting thread loads at once */
 
-/* Adds to `into` the number of tokens of [begin, end) that go to each rank. All threads of the block call this
- * function. It begins and ends with a barrier. */
+/* Adds to `into` the number of tokens of [begin, end) that go to each rank. All threads of the block call it. It
+ * begins and ends with a barrier. */
 EP_DEVICE void rank_count_tokens(const EpArgs &a, const EpCall &c, uint32_t begin, uint32_t end, uint32_t (&into)[EP_RANKS]) {
   __syncthreads();
   uint32_t mine = 0;
@@ -52,7 +52,7 @@ EP_DEVICE void rank_count_tokens(const EpArgs &a, const EpCall &c, uint32_t begi
   __syncthreads();
 }
 
-/* Waits for the first c.warps warps, which find places. With EP_STAGED the other warps receive meanwhile. */
+/* Waits for the first c.warps warps. With EP_STAGED the other warps receive meanwhile. */
 EP_DEVICE void rank_meet(const EpCall &c) {
 #ifdef EP_STAGED
   bar_sync(1, c.warps * 32);
@@ -69,8 +69,7 @@ EP_DEVICE void rank_mark(const EpCall &c, RankTile &t, uint32_t mask) {
   }
 }
 
-/* Counts tokens that go to rank `lane`. Starting from `before`, it stores the number before each of the first `groups`
- * groups, and returns the number after them. */
+/* Stores the number of tokens for rank `lane` before each of `groups` groups, and returns the number after them. */
 EP_DEVICE uint32_t rank_scan(const EpCall &c, RankTile &t, uint32_t before, uint32_t groups) {
   for (uint32_t g = 0; g < groups; g++) {
     t.before[g][c.lane] = before;
@@ -79,8 +78,8 @@ EP_DEVICE uint32_t rank_scan(const EpCall &c, RankTile &t, uint32_t before, uint
   return before;
 }
 
-/* Finds the places of tokens [first, end) and adds these tokens to `base`. The first c.warps warps call it, with at
- * most one token for each thread. It begins and ends with a barrier. */
+/* Finds the places of tokens [first, end), at most one for each thread of the first c.warps warps, which call it. It
+ * begins and ends with a barrier. */
 EP_DEVICE void rank_place_tile(const EpArgs &a, const EpCall &c, RankTile &t, uint32_t first, uint32_t end) {
   uint32_t token = first + threadIdx.x;
   uint32_t mask = token < end ? rank_mask(a, token) : 0;
@@ -92,7 +91,7 @@ EP_DEVICE void rank_place_tile(const EpArgs &a, const EpCall &c, RankTile &t, ui
 }
 
 /* Returns whether a block has a thread for each token of this rank. If so, rank_place_all finds the places of all
- * tokens and sets `all`. It ends with a barrier. No thread may use the tile when rank_place_all is called. */
+ * tokens and sets `all`. It ends with a barrier. */
 EP_DEVICE bool rank_one_tile(const EpArgs &a) { return static_cast<uint32_t>(a.tokens) <= EP_THREADS; }
 EP_DEVICE void rank_place_all(const EpArgs &a, const EpCall &c, RankTile &t) {
   uint32_t tokens = static_cast<uint32_t>(a.tokens), groups = ceil_div(tokens, 32);
@@ -103,7 +102,7 @@ EP_DEVICE void rank_place_all(const EpArgs &a, const EpCall &c, RankTile &t) {
   __syncthreads();
 }
 
-/* rank_goes returns whether token `i` of the tile goes to rank `to`. rank_place returns its place there. */
+/* rank_goes returns whether token `i` of the tile goes to rank `to`. rank_place returns its place. */
 EP_DEVICE bool rank_goes(const RankTile &t, uint32_t i, int to) { return (t.goes[i / 32][to] >> (i % 32) & 1u) != 0; }
 EP_DEVICE uint32_t rank_place(const RankTile &t, uint32_t i, int to) {
   return t.before[i / 32][to] + __popc(t.goes[i / 32][to] & ((1u << (i % 32)) - 1));

@@ -6,14 +6,14 @@
  *   EP_CLAMP        1: the clamped variant of gpt-oss, with the arguments limit and alpha
  *   EP_IN_FLIGHT    pieces (of 256 columns) that a warp loads while it computes another piece
  *
- * Memory limits the time, if enough loads are in flight. With a latency of 0.7 us and 4.3 TB/s each of 132 SMs needs
- * 0.7 us x 4.3 TB/s / 132 = 23 KB in flight. The input of a piece is 1 KB. */
+ * To saturate memory (4.3 TB/s, latency 0.7 us), each of 132 SMs needs 4.3 TB/s x 0.7 us / 132 = 23 KB of loads in
+ * flight. A piece is 1 KB. */
 #pragma once
 
 #include "common/fp8.cuh"
 
-/* Returns x / (1 + exp(-y)). Up to |y| = 12 the relative error is at most 5e-7; the oracle allows scales an error of
- * 1e-6. `lost` corrects the rounding of the exponent. The bounds of `inside` keep `lost` finite if y is infinite. */
+/* Returns x / (1 + exp(-y)). Up to |y| = 12 the relative error is at most 5e-7. `lost` corrects the rounding of the
+ * exponent. The bounds of `inside` keep `lost` finite if y is infinite. */
 EP_DEVICE float silu_gate(float x, float y) {
 #ifdef EP_EMULATE
   const float d = __fadd_rn(1.0f, expf(-y));
@@ -63,7 +63,7 @@ constexpr uint32_t EP_PIECES = (EP_HIDDEN + EP_PIECE - 1) / EP_PIECE;
 
 EP_DEVICE uint32_t silu_column(uint32_t piece) { return piece % EP_PIECES * EP_PIECE + 8 * lane_id(); }
 
-/* Returns the input of a piece. Returns zeros from piece `end` on, and beyond the end of the row. */
+/* Returns the input of a piece, or zeros from piece `end` on and beyond the end of the row. */
 EP_DEVICE SiluInput silu_load(const EpSiluArgs &a, uint32_t piece, uint32_t end) {
   const uint32_t c = silu_column(piece);
   if (piece >= end || c >= EP_HIDDEN) return {{0, 0, 0, 0}, {0, 0, 0, 0}};
@@ -73,9 +73,8 @@ EP_DEVICE SiluInput silu_load(const EpSiluArgs &a, uint32_t piece, uint32_t end)
 }
 
 /* Calls body(row, column, z) for every piece of the valid rows, where z holds the eight activated values from this
- * lane's column on. Consecutive pieces go to different blocks, so that few rows still use all SMs. All lanes call body
- * together; lanes beyond the end of the row pass zeros. To save the latency of a load, the first pieces are loaded
- * before the number of valid rows is known. */
+ * lane's column on. All lanes call body together; lanes beyond the end of the row pass zeros. To save time, the first
+ * pieces are loaded before the number of valid rows is known. */
 template <class Body>
 EP_DEVICE void silu_each_piece(const EpSiluArgs &a, Body body) {
   const uint32_t step = gridDim.x * warps_in_block(), held = static_cast<uint32_t>(a.max_rows) * EP_PIECES;

@@ -113,7 +113,6 @@ PyObject *learn_dispatch(PyObject *self, PyObject *args) {
   Py_RETURN_NONE;
 }
 
-/* learn_combine(number, which, key) stores combine_key[which] of a link. */
 PyObject *learn_combine(PyObject *, PyObject *args) {
   long long number = 0, key = 0;
   int which = 0;
@@ -152,7 +151,6 @@ PyObject *dispatched(Calls *c, Known &k, PyObject *const *args, PyObject *stats,
   return tuple_of({received, count, handle, kept(c->event), hook});
 }
 
-/* Returns (combined, event, hook). */
 PyObject *combined(Calls *c, const Known &k, PyObject *y, PyObject *const *args, PyObject *given, bool later, EpcommStream stream, const Owned &made) {
   PyObject *out = given != Py_None ? kept(given) : wrap(made.get()), *hook = nullptr;
   if (out == nullptr) return nullptr;

@@ -30,9 +30,8 @@ inline bool absent(PyObject *value) { return value == nullptr || value == Py_Non
 EpcommStream current_stream(int32_t device);
 bool knows_streams(int32_t device);
 
-/* Returns a tuple that takes the references to the items, or null if an item is null. */
+/* Return a tuple that takes the references to the items, or null if an item is null. */
 PyObject *tuple_of(std::initializer_list<PyObject *> items);
-/* Returns an instance of `type`, a subclass of tuple. */
 PyObject *tuple_of(PyTypeObject *type, std::initializer_list<PyObject *> items);
 
 PyObject *failed(PyObject *link, const std::string &text);
@@ -55,8 +54,7 @@ void *slot(F f) {
   return reinterpret_cast<void *>(f);
 }
 
-/* Arguments of low-latency dispatches that the ranks have compared. The key is a number for these arguments
- * (agreement.py). */
+/* Arguments of low-latency dispatches that the ranks have compared (agreement.py). */
 struct Known {
   int64_t hidden, experts, topk, most, key;
   bool fp8, later;

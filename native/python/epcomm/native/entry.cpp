@@ -1,6 +1,6 @@
 /* The operators as plain functions of Python, which are faster than PyTorch's dispatcher. The stable ABI cannot convert
- * between a tensor and its Python object. So this file finds the offset of the tensor in its object, and loads
- * THPVariable_Wrap by name. If that fails, Python uses the dispatcher. */
+ * between a tensor and its Python object. So this file finds the tensor's offset in the object, and loads
+ * THPVariable_Wrap by name. */
 #include "python.h"
 
 #include <dlfcn.h>

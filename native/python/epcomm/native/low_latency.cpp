@@ -65,7 +65,6 @@ LowReceived low_dispatch(Link &l, int64_t stream, int64_t key, const LowRows &in
   }
   LowReceived made;
   made.out = std::move(out);
-  /* The scales of one group of 128 columns are contiguous. */
   if (in.fp8) made.scales = view(bytes, i.scales, FLOAT, {l.local, room, sizes.scales}, {sizes.scales * room, 1, room});
   made.count = view(bytes, 0, INT32, {l.local});
   made.src_info = view(bytes, i.src_info, INT32, {l.local, room}, {2 * room, 2});

@@ -1,6 +1,5 @@
-/* Methods that replace those of the Python class Buffer. A method makes the call itself (the short way), or calls the
- * Python method that it replaced (the long way): if the ranks have not compared the arguments yet, if an option is not
- * supported here, or if a tensor must be copied. */
+/* Methods that replace those of the Python class Buffer. A method makes the call itself (the short way). If that is not
+ * possible, it calls the Python method that it replaced (the long way). */
 #include "calls.h"
 
 namespace native {

@@ -1,7 +1,4 @@
-/* Declarations shared by the files of the extension.
- *
- * The extension uses PyTorch's stable ABI of 2.9, so one binary works with every later PyTorch. That ABI has no
- * streams and events: streams are passed as numbers, and events are made by the driver. */
+/* Declarations of the extension, which uses PyTorch's stable ABI of 2.9: one binary works with every later PyTorch. */
 #ifndef EPCOMM_NATIVE_H
 #define EPCOMM_NATIVE_H
 
@@ -68,7 +65,6 @@ Owned view(Ref bytes, int64_t at, Elements elements, std::initializer_list<int64
 Owned view(Ref bytes, int64_t at, Elements elements, std::initializer_list<int64_t> sizes, std::initializer_list<int64_t> strides);
 inline int64_t padded(int64_t bytes) { return (bytes + 255) / 256 * 256; }
 
-/* Returns a tensor's sizes, and stores their number in dims. */
 const int64_t *sizes_of(Ref t, int64_t *dims);
 inline int64_t size(Ref t, int64_t dim) {
   int64_t dims = 0;
@@ -110,15 +106,13 @@ struct Library {
   const char *(*error)(EpComm *);
 };
 
-/* The last call of one kind (eager or captured). */
 struct Behind {
   void *stream, *event;
   uint64_t capture;
   bool any, recorded;
 };
 
-/* Orders the calls of all Buffers that one thread has made for one GPU. Two calls at once could use the same memory,
- * or need more SMs than the GPU has. */
+/* Orders the calls of all Buffers that one thread has made for one GPU, because they share memory and SMs. */
 struct Lane {
   Driver driver;
   int32_t recorded; /* number of next calls that record an event */
@@ -127,7 +121,7 @@ struct Lane {
   Behind behind[2]; /* eager, captured */
 };
 
-/* The calls of all ranks, in shared memory; see agreement.py. */
+/* The shared memory of agreement.py. */
 struct Board {
   std::atomic<uint32_t> *verdict;
   uint64_t *records;              /* [ranks][1 + BOARD_RING]: number of calls, last keys */
@@ -150,8 +144,8 @@ struct Link {
   Sizes sizes[2];
   EpcommCall half[2];  /* by op: the call sent and not yet received */
   uint64_t sent_in[2]; /* by op: capture of the last send */
-  /* Keys of combines, 0 until the ranks have compared them. Layout masked: [0] whole, [1] in halves (send, then
-   * receive). Layout rank:packed: [0] without weights, [1] with weights. */
+  /* Keys of combines, 0 until compared. Low-latency calls: [0] whole, [1] in halves (send, then receive). Normal calls:
+   * [0] without weights, [1] with weights. */
   int64_t combine_key[2];
   int32_t said[3]; /* last call's status, received rows, fullest rank's tokens */
   uint32_t *per_expert;
@@ -160,14 +154,13 @@ struct Link {
 inline int32_t &status_of(Link &l) { return l.said[0]; }
 inline Link &link_of(int64_t handle) { return *reinterpret_cast<Link *>(handle); }
 
-/* More statuses. NEEDS_WORST: in a graph, a new dispatch needs num_worst_tokens, because the host cannot wait for
- * counts. ELSEWHERE: a call was sent in one capture and received in another. MISREAD: a tensor does not fit; Python
- * then raises an error that names the tensor. */
+/* More statuses. NEEDS_WORST: in a graph, a new dispatch needs num_worst_tokens. ELSEWHERE: a call was sent in one
+ * capture and received in another. MISREAD: a tensor does not fit. */
 enum { NEEDS_WORST = 100, ELSEWHERE = 101, MISREAD = 102 };
 
 /* Throws the library's error text if the status is not EPCOMM_OK. */
 void check(Link &l, EpcommStatus status);
-/* Stores the device of this process's kernels, -1 for the CPU. is() then refuses tensors on other devices. */
+/* Stores the device of the kernels, -1 for the CPU. is() then refuses tensors on other devices. */
 void serve(int32_t device);
 /* Throws MISREAD if fine is false. */
 void fits(Link &l, bool fine);
@@ -200,7 +193,6 @@ class Turn {
   Link &link_;
 };
 
-/* Parts of the host's time, in ns. */
 enum Part { ORDER, ALLOCATION, LAUNCH, WAIT, WHOLE, PARTS };
 struct Profile {
   bool on;

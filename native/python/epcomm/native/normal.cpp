@@ -56,7 +56,6 @@ static EpcommCall call_of(const Link &l, Elements elements, int64_t tokens, int6
   c.src_info = reinterpret_cast<int32_t *>(base + i.src_info);
   c.topk_ids = base + i.ids;
   c.weights = reinterpret_cast<float *>(base + i.ids); /* not read */
-  /* A combine does not read these fields. */
   c.out = c.out_scales = base;
   c.expert_ids = c.src_info;
   c.scale_offsets = c.row_offsets;

@@ -31,8 +31,6 @@ int64_t most_sms(PyObject *buffer, PyObject *config, bool *fine) {
   return n;
 }
 
-/* Returns DeepEP's handle: rank_prefix_matrix, two empty channel matrices, recv_src_idx, is_token_in_rank and an empty
- * send_head. */
 PyObject *handle_of(Calls *c, const Normal &k, PyObject *in_rank, int64_t tokens, const NormalReceived &made) {
   const Link &l = *k.native;
   PyObject *handle = tuple_of(c->handle, {wrap(made.before.get()), kept(k.nothing), kept(k.nothing), wrap(made.sources.get()), kept(in_rank),

@@ -29,7 +29,7 @@ void launched(Link &l, EpcommStatus status) {
   check(l, status);
 }
 
-/* Compares this rank's call with the same call of the other ranks, as far as they have made it. */
+/* Compares this rank's call with the same call of other ranks. */
 static void compare(Link &l, uint64_t key) {
   Board *b = l.board;
   if (b == nullptr) return;
@@ -59,8 +59,8 @@ static uint64_t capture_of(const Driver &d, void *stream) {
   return status != 0 ? number : 0;
 }
 
-/* Number of calls after a change of stream that record an event, for another change. Without changes no events are
- * recorded: an event takes host time and keeps the next kernel from starting early. */
+/* Number of calls after a change of stream that record an event, in case the stream changes again. Events delay the
+ * next kernel. */
 constexpr int32_t RECORDED = 32;
 
 Turn::Turn(Link &l, int64_t handle, int64_t key) : stream(reinterpret_cast<void *>(handle)), capture(0), link_(l) {
@@ -102,8 +102,7 @@ extern "C" {
 
 EXPORT int64_t epcomm_native_version() { return 4; }
 
-/* Returns a Lane, or null on failure. addresses: the functions of native::Driver. Events are never destroyed, because
- * that may happen during a capture. */
+/* addresses: the functions of native::Driver. Events are never destroyed, because that may happen during a capture. */
 EXPORT native::Lane *epcomm_native_lane(const uint64_t *addresses, void *context) {
   native::Lane *lane = new native::Lane();
   static_assert(sizeof lane->driver == 6 * sizeof *addresses);

@@ -85,8 +85,8 @@ class TableRow(Row):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Answer(Row):
-    """The config that a runtime would launch for one call. `reason` says why: exact (a row matches), kept (no config
-    is faster than the default), uncovered (no row matches, so the config is the default), or another word."""
+    """The config that a runtime would launch for one call. `reason` is exact (a row matches), kept (no config is faster
+    than the default), uncovered (no row matches), or another word."""
 
     op: str
     mode: str

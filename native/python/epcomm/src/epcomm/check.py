@@ -97,7 +97,6 @@ class Check:
             print(f"rank {self.rank}: {what}: {complaint}", flush=True)
 
     def tokens(self, n):
-        """Returns a random number of tokens for each rank, sometimes 0."""
         r = random.Random(n)
         return [0 if r.random() < 0.1 else r.randint(0, self.most if r.random() < 0.3 else min(self.most, 16)) for _ in range(self.ranks)]
 
@@ -189,11 +188,10 @@ class Check:
 def _chain(c, unit, fold, pair, rounds, before=None):
     """Returns the seconds of one call, from a CUDA graph of `fold` equal calls.
 
-    unit() makes one call. For a combine, before() makes its dispatch. If `pair` is true, unit() makes a dispatch and a
-    combine, and a barrier over all ranks follows the last call. Otherwise a barrier follows each call. The graph also
-    runs the barriers alone, and their time is subtracted. The graph runs `rounds` times. In each round the time of the
-    slowest rank counts. The result is the median. Kernels read the clock, because a CUDA event would delay the next
-    kernel.
+    unit() makes one call. For a combine, before() makes its dispatch. A barrier over all ranks follows each call; if
+    `pair` is true (a dispatch and a combine), only the last call. The time of the barriers alone is subtracted. The
+    result is the median of `rounds` replays, of the slowest rank in each replay. Kernels read the clock, because a CUDA
+    event would delay the next kernel.
     """
     stamps = torch.zeros(3, dtype=torch.int64, device=c.device)
     graph = torch.cuda.CUDAGraph()
@@ -246,7 +244,7 @@ _FOLD = {"pair": 2, "dispatch": 12, "combine": 12}
 
 
 def _route(c, tokens):
-    """Returns the experts of each token, int32 [tokens, top-k]: from a file if --routes is given, otherwise random."""
+    """Returns the experts of each token, int32 [tokens, top-k], from the folder --routes or random."""
     if not c.a.routes:
         return torch.rand((tokens, c.ep.experts), device=c.device).topk(c.ep.topk, dim=1).indices.to(torch.int32)
     with open(os.path.join(c.a.routes, f"{tokens}.jsonl")) as f:
@@ -264,8 +262,8 @@ _BLOCK = 8 << 20
 
 
 def _placed(tensors, number):
-    """Allocates `number` blocks of memory and returns copies of the tensors in the last block. If `number` is 0, it
-    returns the tensors themselves. The addresses of tensors change the time of a call by up to 5 %."""
+    """Allocates `number` blocks of memory and returns copies of the tensors in the last block. Addresses change the
+    time of a call by up to 5 %. If `number` is 0, it returns the tensors themselves."""
     if not number:
         return tensors
     size = max(sum(t.numel() * t.element_size() + 255 for t in tensors), _BLOCK)

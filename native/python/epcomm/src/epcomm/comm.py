@@ -8,7 +8,7 @@ from .library import Call, Explanation, Fault, Info, Machine, Outputs
 
 DTYPES = {"default": 0, "bf16": 1, "fp8": 2, "mxfp4": 3, "nvfp4": 4}
 ROUTINGS = {"default": 0, "even": 1, "skewed": 2, "concentrated": 3, "hot-rank": 4, "all": 5}
-LAYOUTS = ("expert", "expert:128", "masked", "rank", "rank:packed")  # by EpcommLayout
+LAYOUTS = ("expert", "expert:128", "masked", "rank", "rank:packed")
 SURVIVORS = {"none": 0, "drop": 1, "refuse": 2}
 PURPOSES = {"pair": 0, "dispatch": 1, "combine": 2, "halves": 3}
 
@@ -99,7 +99,7 @@ class Comm:
                     raise ValueError(f"all_gather gave {len(got)} bytes of {ranks} ranks instead of {ranks * size}")
                 ctypes.memmove(everyone, got, len(got))
                 return 0
-            except BaseException as e:  # an exception must not pass through C
+            except BaseException as e:
                 self._raised = e
                 return 1
 

@@ -19,7 +19,7 @@ _HALVES = {"": 0, "_send": 1, "_recv": 2}
 
 
 def _numbers(dtype, routing, purpose):
-    """Converts words to the library's numbers. Returns numbers unchanged."""
+    """Converts words to the library's numbers."""
     return (DTYPES[dtype] if dtype.__class__ is str else dtype, ROUTINGS[routing] if routing.__class__ is str else routing,
             PURPOSES[purpose] if purpose.__class__ is str else purpose)
 
@@ -66,11 +66,9 @@ class EP:
     all_gather(bytes) -> bytes. pack is the path of a file that `epbench pack` makes, with layout expert or expert:128.
     Comm describes the other options.
 
-    A slot is memory for one call. Calls in different slots can run at the same time. dispatch returns views of its
-    slot's memory, which are valid until the next dispatch in this slot.
-
-    If you pass a stream, it must already wait for the work that writes the call's tensors. Keep these tensors until
-    the call has ended.
+    Calls in different slots can run at the same time. dispatch returns views of its slot's memory, which are valid
+    until the next dispatch in this slot. If you pass a stream, it must already wait for the work that writes the
+    call's tensors. Keep these tensors until the call has ended.
     """
 
     def __init__(self, group=None, pack=None, *, device=None, rank=None, ranks=None, all_gather=None, **options):
@@ -106,7 +104,7 @@ class EP:
         return (native.operators().call, number), ctypes.c_int32.from_address(native.load().epcomm_native_said(number))
 
     def _call_natively(self, which, rows, ids, weights, out, *numbers, stream):
-        """Makes a call with the C++ extension. Returns False if the extension is missing or refuses a tensor."""
+        """Makes a call with the C++ extension, if possible. Returns whether it did."""
         if self._native is None:
             return False
         self.comm.handle  # noqa: B018  raises if the EP was destroyed
@@ -248,7 +246,6 @@ class EP:
         return view
 
     def _readable(self, y, slot, half, stream):
-        """Returns y, or a copy of y that other nodes can read."""
         room = self.y(slot)
         if room is None or room.data_ptr() <= y.data_ptr() < room.data_ptr() + 2 * room.numel():
             return y
@@ -300,7 +297,7 @@ _known, _next = {}, itertools.count()
 
 
 def _register(ep):
-    """Gives an EP a new number. Compiled functions may still hold the numbers of destroyed EPs."""
+    """Gives an EP a new number. Old numbers are not reused, because compiled functions hold them."""
     number = next(_next)
     _known[number] = ep
     return number

@@ -145,8 +145,8 @@ def _candidates():
 
 
 def load():
-    """Opens the file that EPCOMM_LIBRARY names. Without EPCOMM_LIBRARY, opens libepcomm.so in this module's folder, or
-    libepcomm.so.1 in the linker's search path."""
+    """Opens the file that EPCOMM_LIBRARY names. Without EPCOMM_LIBRARY, it opens libepcomm.so in this module's folder,
+    or searches it as the linker does."""
     tried = []
     for path in _candidates():
         try:

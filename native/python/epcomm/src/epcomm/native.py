@@ -1,6 +1,6 @@
 """Loads the C++ extension: the file that EPCOMM_NATIVE names, or libepcomm_native.so in this module's folder.
 
-With EPCOMM_NATIVE=0 or without the file, calls are made with ctypes, which is slower.
+With EPCOMM_NATIVE=0 or without the file, slower ctypes calls are made.
 """
 
 import ctypes
@@ -93,8 +93,7 @@ def _module():
 
 
 def calls(handle, low_sent, normal_sent, event):
-    """Returns the extension's Calls, or None. handle, low_sent and normal_sent are the types of handles and of their
-    `sent`. event is the event that methods return."""
+    """Returns the extension's Calls, or None. handle, low_sent and normal_sent are types; methods return `event`."""
     return _module().Calls(handle, low_sent, normal_sent, event) if _module() else None
 
 
@@ -108,8 +107,8 @@ def serve(cls, methods):
 
 @functools.cache
 def operators():
-    """Returns the operators, whose first argument is a link's number. They are plain functions if _module() returns a
-    module; otherwise they are PyTorch's operators, which take several us more."""
+    """Returns the operators, whose first argument is a link's number: plain functions if possible, because PyTorch's
+    operators take several us more."""
     plain = _module()
     if plain:
         return types.SimpleNamespace(**{n: getattr(plain, n) for n in _NAMES})
@@ -123,8 +122,7 @@ def said(link):
 
 
 def counts(link):
-    """Returns (received rows, tokens of the fullest rank, rows of each local expert) of the last dispatch. The last is
-    empty if the host did not wait."""
+    """Returns (received rows, tokens of the fullest rank, rows of each local expert or []) of the last dispatch."""
     at, (_, received, fullest) = load().epcomm_native_per_expert(link), said(link)
     return received, fullest, (c_uint32 * load().epcomm_native_experts(link)).from_address(at)[:] if at else []
 
@@ -156,7 +154,6 @@ def emulated_context(index):
 
 
 def new_lane(context):
-    """Makes the extension's lane. context: that of the emulated driver, or None on a GPU."""
     lane = load().epcomm_native_lane(_addresses(ctypes.CDLL("libcuda.so.1"), _DRIVER), context)
     if not lane:
         raise RuntimeError("epcomm: the driver refused an event")

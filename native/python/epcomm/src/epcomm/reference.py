@@ -6,7 +6,6 @@ FP8 = 2
 
 
 class Inputs:
-    """The random inputs of one rank in call n."""
 
     def __init__(self, ep, n, rank, tokens):
         g = torch.Generator(device=ep.device).manual_seed(n * 64 + rank)
@@ -21,7 +20,7 @@ def quantize_fp8(x):
     """Returns (e4m3 elements [tokens, hidden], float32 scales [tokens, hidden/128])."""
     groups = x.float().view(x.shape[0], x.shape[1] // 128, 128)
     most = groups.abs().amax(-1).clamp_min(1e-4)
-    # Division by a tensor: for a number, torch multiplies by 1/448 on a GPU, which rounds in another way.
+    # A tensor: for a number, torch multiplies by 1/448 on a GPU.
     scales = most / torch.full_like(most, 448.0)
     return (groups / scales[..., None]).to(torch.float8_e4m3fn).view(x.shape), scales
 

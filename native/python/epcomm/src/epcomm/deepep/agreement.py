@@ -1,8 +1,7 @@
 """Checks that all ranks make the same calls.
 
 In shared memory, a rank counts its calls and writes each call's key (a hash of its arguments). If a key is new, the
-rank also writes the arguments ("facts") and waits for the other ranks. If keys differ, every rank raises the same
-error text, at this call or a later call.
+rank also writes the arguments ("facts") and waits for the other ranks.
 """
 
 import ctypes

@@ -60,7 +60,7 @@ class Buffer:
             torch.empty(1, device=self.device)  # torch makes the CUDA context, with its own flags
         self._lane = events.new_lane(self.device, self.rank)
         self._shrinks, self._masked, self._applied = enable_shrink, set(), set()
-        # After a fault the ranks have made different numbers of calls, which an Agreement would report.
+        # After a fault, ranks have made different numbers of calls.
         self._agreement = None if enable_shrink else agreement.share(self.rank, self.group_size, self._all_gather_object, _deadline())
         self._links, self._keys = {}, Keys()
         if self._agreement is not None:
@@ -351,8 +351,8 @@ class Buffer:
     # ---- lost ranks ----
 
     def low_latency_update_mask_buffer(self, rank_to_mask, mask=False):
-        """Notes that a rank is lost (mask=True) or back. The change takes effect in the next low_latency_dispatch or
-        low_latency_query_mask_buffer, which the living ranks call together."""
+        """Notes that a rank is lost (mask=True) or back. The next low_latency_dispatch or
+        low_latency_query_mask_buffer applies the change."""
         self._must_shrink()
         if not 0 <= rank_to_mask < self.group_size or rank_to_mask == self.rank:
             raise ValueError(f"rank_to_mask: {rank_to_mask} is not another rank below {self.group_size}")
@@ -361,8 +361,8 @@ class Buffer:
             self._calls.pause(self._masked != self._applied)
 
     def low_latency_query_mask_buffer(self, mask_status):
-        """Applies the noted changes. Then it writes 1 for each lost rank and 0 for each living rank to mask_status,
-        int32 [ranks]."""
+        """Applies the noted changes together with the other living ranks. Then it writes 1 for each lost rank and 0 for
+        each living rank to mask_status, int32 [ranks]."""
         self._must_shrink()
         self._apply_masks()
         mask_status.copy_(torch.tensor([int(r in self._masked) for r in range(self.group_size)], dtype=mask_status.dtype))

@@ -41,11 +41,9 @@ class Config:
         self.num_max_rdma_chunked_recv_tokens = num_max_rdma_chunked_recv_tokens
 
     def get_nvl_buffer_size_hint(self, hidden_bytes, num_ranks):
-        """Returns 0: memory is allocated at the first call of a shape."""
         return 0
 
     def get_rdma_buffer_size_hint(self, hidden_bytes, num_ranks):
-        """Returns 0."""
         return 0
 
 

@@ -85,7 +85,7 @@ class ElasticBuffer:
     @staticmethod
     def get_buffer_size_hint(group, num_max_tokens_per_rank, hidden, num_topk=0, use_fp8_dispatch=False, allow_hybrid_mode=True,
                              allow_multiple_reduction=True):
-        """Returns bytes for the most BF16 rows possible, with ids and weights, rounded up to 2 MiB."""
+        """Returns the bytes for the most BF16 rows possible."""
         return expand.aligned(group.size() * num_max_tokens_per_rank * (2 * hidden + 12 * num_topk + 4), ALIGNMENT)
 
     @staticmethod
@@ -129,7 +129,7 @@ class ElasticBuffer:
         return torch.cuda.get_device_properties(self._calls.device).multi_processor_count
 
     def get_theoretical_num_qps(self, num_sms):
-        """Returns DeepEP V2's number of queue pairs, which is not used."""
+        """Returns DeepEP V2's number of queue pairs. epcomm has none."""
         return min(num_sms, 9, self.num_allocated_qps)
 
     def barrier(self, use_comm_stream=True, with_cpu_sync=False, sequential=True):
@@ -144,7 +144,6 @@ class ElasticBuffer:
     # ---- dispatch and combine ----
 
     def _run(self, previous, before_epilogue, aside, work, tensors):
-        """Runs work() after two events, which may be None. Returns (the value of work(), an ElasticEvent)."""
         if previous is None and before_epilogue is None and not aside:
             return work(), ElasticEvent()
 
@@ -158,7 +157,7 @@ class ElasticBuffer:
         return value, ElasticEvent(event)
 
     def _most_tokens(self, given):
-        """Returns num_max_tokens_per_rank. A buffer without this number takes the number of its first call."""
+        """Returns num_max_tokens_per_rank. The first call may set it for the buffer."""
         most = self.num_max_tokens_per_rank
         if most == 0:
             if not given:
@@ -228,7 +227,6 @@ class ElasticBuffer:
 
     @staticmethod
     def _finished(rows, weights, handle, zeros, columns):
-        """Returns the results of dispatch, then the handle's tensors for record_stream."""
         ids = handle.recv_topk_idx
         if handle.do_expand:
             rows, weights = expand.spread(handle.sent.sent, rows, weights, handle.places, zeros, columns)
@@ -263,8 +261,8 @@ class ElasticBuffer:
         return combined, weights, event
 
     def _combine_onto(self, biases, y, weights, handle):
-        """Adds biases, then the ranks' rows in the order of expand.order_of_ranks, in float32. It makes a combine for
-        each rank, because one combine for all ranks would round their sum."""
+        """Adds biases, then the ranks' rows in the order of expand.order_of_ranks, in float32. Each rank has its own
+        combine, because a combine rounds its sum."""
         total, parts, back = sum(b.float() for b in biases), [], None
         for rank in range(self.num_ranks):
             mine = y if rank == self.rank_idx else torch.zeros_like(y)

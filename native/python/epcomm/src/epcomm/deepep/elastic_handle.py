@@ -66,7 +66,6 @@ class EPHandle:
             self.num_expanded_tokens = -(-most // self.expert_alignment) * self.expert_alignment
 
     def tensors(self):
-        """Returns the handle's tensors, for record_stream."""
         counts = vars(self).get("num_unaligned_recv_tokens_per_expert")
         return self.sent, self.topk_idx, self.recv_topk_idx, self.layout, counts, self.places if self.do_expand else ()
 

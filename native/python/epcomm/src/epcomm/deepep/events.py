@@ -46,8 +46,8 @@ _free = []
 
 
 class EventHandle:
-    """An event that is recorded on the current stream. Events are reused instead of destroyed, because Python may
-    delete a handle during a capture."""
+    """An event on the current stream. Events are reused instead of destroyed, because Python may delete a handle
+    during a capture."""
 
     def __init__(self, stream=None):
         self.event = None
@@ -98,11 +98,10 @@ class _Behind:
 
 
 class Lane:
-    """Orders the calls of all Buffers of a thread and GPU, because calls share memory and SMs. A call waits for the
-    call before it. But calls in a CUDA graph and calls outside the graph cannot wait for each other: the program that
-    replays the graph must order them.
+    """Orders the calls of all Buffers of a thread and GPU, because calls share memory and SMs. Calls in a CUDA graph
+    and calls outside the graph cannot wait for each other: the program that replays the graph must order them.
 
-    `native` is the extension's Lane (native.h). settle() waits for the emulated driver.
+    `native` is the extension's Lane. settle() waits for the emulated driver.
     """
 
     def __init__(self, device, native_lane=None, settle=None, behind=None):
@@ -111,8 +110,8 @@ class Lane:
         self._behind = {} if behind is None else behind
 
     def run(self, previous, aside, work, tensors):
-        """Runs work() after the event `previous`. Returns (the value of work(), an event or None). If `aside` is true,
-        work runs on the communication stream, and `tensors` (its inputs) are recorded there."""
+        """Runs work() after the event `previous`, on the communication stream if `aside` is true. Returns (the value of
+        work(), an event or None). `tensors` are inputs of work."""
         if previous is None and not aside and self.native:
             return work(), None
         if self.stream is None:

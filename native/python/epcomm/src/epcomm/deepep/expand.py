@@ -1,5 +1,4 @@
-"""Expanded rows of ElasticBuffer: one row for each (token, local expert), sorted by expert. Dispatch itself receives
-only one row of a token for all local experts."""
+"""Expanded rows of ElasticBuffer: one row for each (token, local expert), sorted by expert."""
 
 import typing
 
@@ -51,8 +50,7 @@ def places_of(sent, ids, alignment, rows):
 
 def spread(sent, rows, weights, places, zeros, columns):
     """Returns the expanded rows and weights. rows: a tensor, or (tensor, scales). weights: float32 [rows, top-k] or
-    None. Rows without a token have weight 0; their data is 0 if `zeros` is true, otherwise undefined. If `columns` is
-    true, the scales have the form of by_columns."""
+    None. Rows without a token have weight 0; their data is 0 only if `zeros` is true."""
     x, scales = rows if isinstance(rows, tuple) else (rows, None)
     expanded, (n, topk) = len(places.choices), places.slots.shape
     out, call = _empty_like(x, expanded, x.shape[1]), library.Expand(
@@ -98,8 +96,7 @@ def fold(sent, x, weights, places):
 
 
 def order_of_ranks(topk_idx, local, ranks):
-    """Returns the ranks in the order in which DeepEP V2 adds a token's rows, int64 [tokens, ranks]. A rank's place in
-    the order depends on its last expert in the token's top-k."""
+    """Returns the ranks in the order in which DeepEP V2 adds a token's rows, int64 [tokens, ranks]."""
     owner = torch.where(topk_idx >= 0, topk_idx // local, -1)
     position = torch.arange(topk_idx.shape[1], device=topk_idx.device)
     last = [torch.where(owner == rank, position, -1).amax(1) for rank in range(ranks)]

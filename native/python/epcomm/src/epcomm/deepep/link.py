@@ -21,13 +21,12 @@ _left = []
 
 
 def leave(comm):
-    """Keeps a communicator until give_back_left. Python may delete a Buffer during a capture, which freeing memory
-    would break."""
+    """Keeps a communicator until give_back_left, because freeing memory would break a capture."""
     _left.append(comm)
 
 
 def give_back_left():
-    """Frees the communicators of deleted Buffers. Call it only outside captures."""
+    """Frees the communicators of deleted Buffers, outside captures."""
     while _left:
         _left.pop().abandon()
 
@@ -76,7 +75,7 @@ class Link:
         return number
 
     def serves(self, shape):
-        """Returns whether calls of `shape` may use this link. Only the dtype may differ."""
+        """Returns whether calls of `shape` may use this link."""
         return self.shape._replace(dtype=shape.dtype) == shape and DTYPES[shape.dtype] in self._sizes
 
     def sizes(self, dtype):
@@ -93,7 +92,6 @@ class Link:
             raise self.reason(e) from None
 
     def used(self, tensors):
-        """Tells torch that the current stream uses tensors of another stream."""
         events.record(events.tensors_in(tensors), self.device)
 
     def reason(self, error):
@@ -142,7 +140,6 @@ class Link:
         self.halves[op] = call, events.capture_here(self.device)
 
     def sent_in(self, op):
-        """Returns the capture of an op's last send, or 0."""
         if self._lane.native:
             return native.load().epcomm_native_sent_in(self.number, op)
         return self.halves[op][1]

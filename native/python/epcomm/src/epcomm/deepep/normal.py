@@ -17,7 +17,7 @@ class Sent(typing.NamedTuple):
 
 
 # DeepEP's handle of normal calls: rank_prefix_matrix, channel_prefix_matrix, recv_channel_prefix_matrix,
-# recv_src_idx, is_token_in_rank, send_head. The channel matrices are empty here.
+# recv_src_idx, is_token_in_rank, send_head.
 
 
 def unpacked(x):

@@ -2,8 +2,8 @@
 
 It searches the packs of use_packs, then EPCOMM_PACKS (separated by colons), then the cache folder (EPCOMM_CACHE or
 ~/.cache/epcomm). If no pack fits, the program epbench (EPBENCH_PROGRAM, or on PATH) makes a pack in the cache folder,
-with NVRTC. The new pack uses tables inside epbench: those of this machine, and with EPCOMM_OTHER_MACHINES=1 also those
-of other GPUs with the same architecture and link.
+with NVRTC and the tables inside epbench for these GPUs. With EPCOMM_OTHER_MACHINES=1 it also uses tables for other GPUs
+of the same architecture and link.
 """
 
 import glob
@@ -97,8 +97,7 @@ def _unfit(info, shape, here):
 
 
 def _read(path, shape, here):
-    """Returns (sort key of a pack, why it does not fit or ""). The smallest capacity comes first; among equal
-    capacities, the most SMs."""
+    """Returns (sort key of a pack, why it does not fit or "")."""
     try:
         with open(path, "rb") as f:
             info = check_pack(f.read())
@@ -108,7 +107,7 @@ def _read(path, shape, here):
 
 
 def find(shape, here):
-    """Returns the path of a pack that fits, or None."""
+    """Returns the path of the smallest pack that fits, or None."""
     for places in (*_named(), _made_for(here)):
         found = [(rank, path) for path in _files(places) for rank, why in [_read(path, shape, here)] if not why]
         if found:
@@ -143,8 +142,7 @@ def command(shape, machine_file, path):
 
 
 def make(shape, here):
-    """Makes a pack in the cache folder and returns its path. Other jobs may do the same, so the pack is made elsewhere
-    and then moved there."""
+    """Makes a pack in the cache folder and returns its path. Other jobs may do the same at the same time."""
     folder = cache_folder()
     os.makedirs(folder, exist_ok=True)
     name = f"{shape.layout.replace(':', '-')}-{_short(repr(shape).encode(), 16)}-{_short(here.key, 8)}.pack"

@@ -185,7 +185,7 @@ def get(shape, rank, all_gather_object):
         try:
             here = machine()
             result = (find(shape, here) or make(shape, here), None)
-        except Exception as e:
+        except Exception as e:  # any exception, because the other ranks wait
             failed = e
             result = (None, str(e) if type(e) in (LookupError, EpcommError) else f"{type(e).__name__}: {e}")
     path, why = all_gather_object(result)[0]

@@ -43,7 +43,7 @@ EP_DEVICE uint32_t rank_receiving_warps(const EpCall &c) { return (c.receivers =
 
 /* A turn is a position in the order in which a source sends: the first message of every block, then the second message
  * of every block, and so on. rank_turns returns the number of turns of `rows` messages. rank_turn returns the message
- * of turn i, or at least `rows` if there is none. */
+ * of turn i, or at least `rows` if the turn has no message. */
 EP_DEVICE uint32_t rank_turns(const EpCall &c, uint32_t rows) { return (rows + c.senders - 1) / c.senders * c.senders; }
 EP_DEVICE uint32_t rank_turn(const EpCall &c, uint32_t i, uint32_t rows) {
   uint32_t each = (rows + c.senders - 1) / c.senders;

@@ -90,7 +90,7 @@ struct Calls {
   PyObject *counter_link;
   int32_t counter_device;
   PyTypeObject *handle, *sent, *normal_sent;
-  PyObject *event; /* an EventOverlap without event, which calls return */
+  PyObject *event; /* what calls return as their event */
   bool paused;     /* all calls go through Python */
 };
 
@@ -99,7 +99,7 @@ inline Calls *as_calls(PyObject *o) { return reinterpret_cast<Calls *>(o); }
 extern PyTypeObject *calls_type;
 extern PyObject *sent_name;
 
-/* Make a call. If Python must make the call instead, they return null without an exception. */
+/* Make a call. Return null without an exception if Python must make the call. */
 PyObject *dispatch_now(Calls *c, PyObject *const *args, bool fp8, bool later);
 PyObject *combine_now(Calls *c, PyObject *y, PyObject *const *args, bool later);
 PyObject *layout_now(Calls *c, PyObject *const *args, int64_t ranks);

@@ -19,8 +19,8 @@ struct LowReceived {
 
 LowReceived low_dispatch(Link &l, int64_t stream, int64_t key, const LowRows &in);
 
-/* Cuts small outputs from allocations of 1 MiB, because an allocation takes longer than a view. Not for captured
- * calls, whose replays write to the same memory. */
+/* Cuts small outputs from allocations of 1 MiB, because an allocation takes longer than a view. Captured calls do not
+ * use it, because their replays write to the same memory. */
 struct Slab {
   static constexpr int64_t BYTES = 1 << 20;
   Owned cut(Place place, EpcommStream stream, int64_t tokens, int64_t hidden);
@@ -39,7 +39,7 @@ struct LowReturned {
   Slab *slab;
 };
 
-/* Returns the output, or none if the caller gave an output. */
+/* Returns the output, which is empty if the caller gave an output. */
 Owned low_combine(Link &l, int64_t stream, int64_t key, const LowReturned &in);
 
 /* Receives the last sent call. op: 0 dispatch, 1 combine. */

@@ -19,7 +19,7 @@ namespace native {
 using torch::stable::Tensor;
 using MaybeTensor = std::optional<Tensor>;
 
-/* Refers to a tensor, or to none, without owning it. */
+/* Refers to a tensor that another object owns. It may be empty. */
 struct Ref {
   AtenTensorHandle handle = nullptr;
   Ref() = default;
@@ -29,7 +29,7 @@ struct Ref {
   explicit operator bool() const { return handle != nullptr; }
 };
 
-/* Owns a tensor, or none. */
+/* Owns a tensor. It may be empty. */
 class Owned {
  public:
   explicit Owned(AtenTensorHandle h = nullptr) : handle_(h) {}
@@ -167,7 +167,7 @@ void fits(Link &l, bool fine);
 /* Returns whether kernels can read a tensor, and the tensor is contiguous and has this dtype and these sizes. -1
  * allows any size. */
 bool is(Ref t, Elements elements, std::initializer_list<int64_t> sizes);
-/* Calls check, on the emulated driver after a wait for the call. */
+/* Waits for the call on the emulated driver, then calls check. */
 void launched(Link &l, EpcommStatus status);
 #define LAUNCHED(call)                    \
   do {                                    \
@@ -179,7 +179,7 @@ void launched(Link &l, EpcommStatus status);
     launched(l, status_);                 \
   } while (0)
 
-/* Makes one call wait for the call before it, and lets the next call wait for it. */
+/* Runs a call after the previous call of the Lane. */
 class Turn {
  public:
   Turn(Link &l, int64_t stream, int64_t key);

@@ -85,8 +85,8 @@ static void wait_counts(Link &l) {
   l.per_expert = const_cast<uint32_t *>(told.per_expert);
 }
 
-/* Outputs of a dispatch: the rows (out), and one tensor (rest) with the local experts (64 bits if `direct`), weights,
- * sources and scales of the rows. direct: dispatch writes the caller's form; otherwise convert() makes it. */
+/* Outputs of a dispatch. `rest` holds the rows' local experts, weights, sources and scales. If `direct` is true,
+ * dispatch writes them in the caller's form; otherwise convert() makes this form. */
 struct Rows {
   bool direct;
   int64_t rows;

@@ -110,8 +110,8 @@ class Answer(Row):
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Replay(Row):
     """The result of a search strategy. `regret_percent` says how much slower its winner is than the best config.
-    `flips_percent` counts repeated searches that choose another config. `false_percent` counts searches that claim a
-    false gain."""
+    `flips_percent` is the share of repeated searches that choose another config. `false_percent` is the share of
+    searches that claim a false gain."""
 
     strategy: str
     budget: int | str

@@ -188,10 +188,10 @@ class Check:
 def _chain(c, unit, fold, pair, rounds, before=None):
     """Returns the seconds of one call, from a CUDA graph of `fold` equal calls.
 
-    unit() makes one call. For a combine, before() makes its dispatch. A barrier over all ranks follows each call; if
-    `pair` is true (a dispatch and a combine), only the last call. The time of the barriers alone is subtracted. The
-    result is the median of `rounds` replays, of the slowest rank in each replay. Kernels read the clock, because a CUDA
-    event would delay the next kernel.
+    unit() makes one call. For a combine, before() makes its dispatch. A barrier over all ranks follows each call. If
+    `pair` is true, unit() makes a dispatch and a combine, and a barrier follows only the last call. The time of the
+    barriers is subtracted. Each of `rounds` replays gives the time of the slowest rank, and the result is the median.
+    Kernels read the clock, because a CUDA event would delay the next kernel.
     """
     stamps = torch.zeros(3, dtype=torch.int64, device=c.device)
     graph = torch.cuda.CUDAGraph()

@@ -63,9 +63,9 @@ class Comm:
 
     all_gather(mine: bytes) returns the bytes of all ranks, in order. deadline: the longest wait for another rank, in
     seconds. nodes: the number of hosts, by default nodes_of. nvshmem: the folder with NVSHMEM's lib/, by default
-    EPBENCH_NVSHMEM. survivors: "drop" or "refuse" tokens for a lost rank; shrink needs it. joins: the ranks that call
-    grow to take this rank back. ordered=True: the caller makes the stream of each recv wait for the stream of its
-    send.
+    EPBENCH_NVSHMEM. survivors: "drop" or "refuse" tokens for a lost rank; shrink needs it. joins: for a lost rank that
+    comes back, the set that the other ranks pass to grow. ordered=True: the caller makes the stream of each recv wait
+    for the stream of its send.
     """
 
     def __init__(self, pack, rank, ranks, device, all_gather=None, *, deadline=10.0, in_flight=1, streams=1,

@@ -334,7 +334,7 @@ def _(y, topk_ids, weights, src_info, ep, fullest, slot, dtype, routing, purpose
 
 def dispatch(ep, x, topk_ids, weights, *, fullest=0, slot=0, dtype=0, routing=0, purpose=0):
     """Calls EP.dispatch as a custom operator, which is declared to change its outputs. So torch.compile keeps the
-    readers of these outputs after it."""
+    readers of these outputs after the operator."""
     view = ep._view(slot, word(DTYPES, dtype, "dtype"))
     torch.ops.epcomm.dispatch(
         x, topk_ids, weights, *view, ep.id, fullest, slot, word(DTYPES, dtype, "dtype"), word(ROUTINGS, routing, "routing"),
@@ -344,7 +344,7 @@ def dispatch(ep, x, topk_ids, weights, *, fullest=0, slot=0, dtype=0, routing=0,
 
 def combine(ep, y, topk_ids, weights, *, fullest=0, slot=0, dtype=0, routing=0, purpose=0):
     """Calls EP.combine as a custom operator. The operator takes src_info, an output of dispatch. So torch.compile keeps
-    it after dispatch."""
+    the operator after dispatch."""
     src_info = ep._view(slot, word(DTYPES, dtype, "dtype")).src_info
     return torch.ops.epcomm.combine(
         y, topk_ids, weights, src_info, ep.id, fullest, slot, word(DTYPES, dtype, "dtype"), word(ROUTINGS, routing, "routing"),

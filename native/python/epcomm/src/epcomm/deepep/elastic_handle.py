@@ -85,8 +85,7 @@ class EPHandle:
 
     @functools.cached_property
     def psum_num_recv_tokens_per_expert(self):
-        """int32 [local experts]: end of each expert's rows. The padding after them counts only if rows are not
-        expanded."""
+        """int32 [local experts]: end of each expert's rows. Without do_expand the end includes the padding."""
         counts = self.num_unaligned_recv_tokens_per_expert
         ends = expand.aligned(counts, self.expert_alignment).cumsum(0, dtype=torch.int32)
         return ends - expand.aligned(counts, self.expert_alignment) + counts if self.do_expand else ends

@@ -29,7 +29,7 @@ class Shape(typing.NamedTuple):
     max_tokens: int
     max_sms: int = 0
     raw: bool = False    # with fp8: the caller casts tokens
-    exact: bool = False  # max_tokens must be equal, not only enough
+    exact: bool = False  # max_tokens must be equal
     dtype: str = "bf16"
     survivors: bool = False  # kernels can continue without a rank
 

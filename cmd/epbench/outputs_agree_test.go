@@ -128,7 +128,7 @@ func makeSummary(t *testing.T, dir, path string) {
 // agree compares outputs with run.json. Then it changes one fact at a time, and expects a difference to each output
 // that shows it.
 func agree(t *testing.T, dir, stdout string) {
-	facts, _, _, err := record.ReadDir(dir)
+	facts, err := record.ReadRun(dir)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -145,7 +145,7 @@ func agree(t *testing.T, dir, stdout string) {
 			t.Logf("this run has no decision that shows the %s", m.fact)
 			continue
 		}
-		changed, _, _, _ := record.ReadDir(dir)
+		changed, _ := record.ReadRun(dir)
 		m.change(changed, &changed.Searches[at])
 		found := strings.Join(disagreements(changed, out), "\n")
 		for _, source := range m.shownBy {

@@ -7,6 +7,8 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strconv"
+	"strings"
+	"sync"
 	"testing"
 
 	"github.com/rogpeppe/go-internal/testscript"
@@ -35,11 +37,29 @@ func TestScript(t *testing.T) {
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){"exits": exits},
 		Setup: func(e *testscript.Env) error {
 			e.Setenv("TESTDATA", data)
+			e.Setenv("PATH", withPython(e.Getenv("PATH")))
 			return nil
 		},
 		UpdateScripts: os.Getenv("EPBENCH_UPDATE") == "1",
 	})
 }
+
+// withPython puts the folder of python3 itself before the others of a PATH. Where python3 is a script that chooses a
+// version, as pyenv's is, the script takes longer than Python's own start, and the workers of scripts start often.
+func withPython(path string) string {
+	if dir := pythonDir(); dir != "" {
+		return dir + string(filepath.ListSeparator) + path
+	}
+	return path
+}
+
+var pythonDir = sync.OnceValue(func() string {
+	out, err := exec.Command("python3", "-c", "import os, sys; print(os.path.dirname(sys.executable))").Output()
+	if err != nil {
+		return "" // the scripts say that python3 is missing
+	}
+	return strings.TrimSpace(string(out))
+})
 
 // exits runs epbench and requires an exit code, as in "exits 3 compare a b".
 func exits(ts *testscript.TestScript, neg bool, args []string) {

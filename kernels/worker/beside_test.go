@@ -3,27 +3,23 @@ package worker
 import (
 	"math"
 	"os/exec"
-	"path/filepath"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/epbench/epbench/kernels"
 	"github.com/epbench/epbench/tune/ep"
-	"github.com/epbench/epbench/tune/testfile"
 )
 
-// tick is the seconds by which tickPython's clock advances at each reading. A power of two makes sums exact.
+// tick is the seconds by which the clock of testdata/ticks.py advances at each reading. A power of two makes sums exact.
 // epbench refuses rounds that are longer than real time, so it is short.
 const tick = 1.0 / (1 << 18)
 
-// tickPython gives workers in Python a clock of ticks, by sitecustomize.py.
-func tickPython(t *testing.T) {
+// openTicking starts a toy worker with a clock of ticks.
+func openTicking(t *testing.T, file string) *Backend {
 	t.Helper()
-	dir := t.TempDir()
-	const clock = "import itertools, time\nticks = itertools.count()\ntime.perf_counter = lambda: next(ticks) / (1 << 18)\n"
-	testfile.Write(t, filepath.Join(dir, "sitecustomize.py"), clock)
-	t.Setenv("PYTHONPATH", dir)
+	b, _ := openToy(t, "testdata/ticks.py "+file, "")
+	return b
 }
 
 // besideSession opens toySession's workload with a product.
@@ -40,8 +36,7 @@ func besideSession(t *testing.T, b kernels.Backend, op ep.Op, product string, o 
 // TestToyBeside: a dispatch or a combine takes one tick, a pair two. The product of three calls takes one tick
 // alone: 1/3 for each call.
 func TestToyBeside(t *testing.T) {
-	tickPython(t)
-	b, _ := openToy(t, toyFile, "")
+	b := openTicking(t, toyFile)
 	for _, c := range []struct {
 		op      ep.Op
 		product string
@@ -73,8 +68,7 @@ func TestToyBeside(t *testing.T) {
 // TestSharedAlike: the product's share does not depend on the first config. Its trial of 32 launches takes one
 // tick, so twice a default dispatch of 2 ticks is 4 x 32 = 128 launches.
 func TestSharedAlike(t *testing.T) {
-	tickPython(t)
-	b, _ := openToy(t, "testdata/paced.py", "")
+	b := openTicking(t, "testdata/paced.py")
 	for _, messages := range []ep.Value{"4", "1"} {
 		s, cfg := besideSession(t, b, ep.Dispatch, "gemm", ep.BesideProduct)
 		r, err := s.Run(t.Context(), cfg.With("messages", messages), kernels.RunSpec{Rounds: 1, Fold: 1})
@@ -90,8 +84,7 @@ func TestSharedAlike(t *testing.T) {
 
 // TestToyInPhases: a dispatch or a combine has three ticks, sending, product and receiving. So a pair takes 6.
 func TestToyInPhases(t *testing.T) {
-	tickPython(t)
-	b, _ := openToy(t, "testdata/split.py", "")
+	b := openTicking(t, "testdata/split.py")
 	s, cfg := besideSession(t, b, ep.Pair, "gemm", ep.Alone)
 	r, err := s.Run(t.Context(), cfg, kernels.RunSpec{Rounds: 1, Fold: 2})
 	if err != nil || r.Beside == nil {
@@ -137,7 +130,7 @@ func TestBesideRefused(t *testing.T) {
 
 // TestStreams runs streams.py, which simulates two streams of a GPU.
 func TestStreams(t *testing.T) {
-	command := exec.CommandContext(t.Context(), python(t), "-B", "testdata/streams.py")
+	command := exec.CommandContext(t.Context(), python(t), "testdata/streams.py")
 	command.WaitDelay = 30 * time.Second
 	if out, err := command.CombinedOutput(); err != nil {
 		t.Errorf("%v\n%s", err, out)

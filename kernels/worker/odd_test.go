@@ -31,7 +31,7 @@ func TestOddAnswers(t *testing.T) {
 		t.Run(c.odd+" "+c.listen, func(t *testing.T) {
 			t.Setenv("EPBENCH_TEST_ODD", c.odd)
 			said := &heard{}
-			b, err := Open(t.Context(), Command{Argv: []string{python(t), "-B", "testdata/odd.py"}, Listen: c.listen, Said: said.line}, DefaultLimits(), nil)
+			b, err := Open(t.Context(), Command{Argv: []string{python(t), "testdata/odd.py"}, Listen: c.listen, Said: said.line}, DefaultLimits(), nil)
 			if err != nil {
 				t.Fatal(err)
 			}

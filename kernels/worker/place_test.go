@@ -49,7 +49,7 @@ func TestFindPlace(t *testing.T) {
 func pythonPlace(t *testing.T) string {
 	t.Helper()
 	const program = `import sys; sys.path.insert(0, "../../native/python/workers"); from harness.ranks import find_place; print(*find_place())`
-	out, err := exec.CommandContext(t.Context(), python(t), "-B", "-c", program).CombinedOutput()
+	out, err := exec.CommandContext(t.Context(), python(t), "-c", program).CombinedOutput()
 	if err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}

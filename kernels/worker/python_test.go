@@ -137,7 +137,7 @@ func TestHarnessTensors(t *testing.T) {
 	}
 	for _, file := range []string{"casts.py", "judge.py", "stale.py", "exports.py", "elastic.py", "layers.py", "fused.py", "chunks.py", "moves.py"} {
 		t.Run(file, func(t *testing.T) {
-			command := exec.CommandContext(t.Context(), python(t), "-B", "testdata/"+file)
+			command := exec.CommandContext(t.Context(), python(t), "testdata/"+file)
 			command.WaitDelay = 30 * time.Second
 			if out, err := command.CombinedOutput(); err != nil {
 				t.Errorf("%v\n%s", err, out)
@@ -175,7 +175,7 @@ l = Library()
 l.ranks, l.version, l.machine = types.SimpleNamespace(ranks=2), "1", lambda: {"sms": 132}
 print(json.dumps(l.kernels()))
 `
-	out, err := exec.Command(python(t), "-B", "-c", program).Output()
+	out, err := exec.Command(python(t), "-c", program).Output()
 	if err != nil {
 		t.Fatal(err)
 	}

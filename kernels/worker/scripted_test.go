@@ -35,7 +35,21 @@ func TestMain(m *testing.M) {
 		}
 		os.Exit(0)
 	}
-	os.Exit(m.Run())
+	os.Exit(withCompiledPython(m.Run))
+}
+
+// withCompiledPython lets the processes that run starts share compiled Python files in a folder outside the repository.
+// Python would otherwise compile the harness for each rank, which takes as long as the rank's other work.
+func withCompiledPython(run func() int) int {
+	dir, err := os.MkdirTemp("", "epbench-python")
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	defer os.RemoveAll(dir)
+	os.Setenv("PYTHONPYCACHEPREFIX", dir)
+	os.Unsetenv("PYTHONDONTWRITEBYTECODE")
+	return run()
 }
 
 func serveScript(script string) error {

@@ -1,7 +1,6 @@
 """The base class of libraries, and declarations of their kernels."""
 
 import contextlib
-import importlib.metadata
 import os
 import sys
 import time
@@ -37,6 +36,8 @@ def kernel(library, name, op, doc, params=(), rules=(), accepts=(), layout="", s
 
 def installed_version(module, version):
     """Returns the version of a module's package, with its name if that differs: "1 (sgl-deep-ep 0.1.0)"."""
+    import importlib.metadata  # here, because it takes longer than all other imports together
+
     for package in importlib.metadata.packages_distributions().get(module, []):
         installed = importlib.metadata.version(package)
         return installed if package.replace("-", "_") == module else "%s (%s %s)" % (version, package, installed)

@@ -6,8 +6,7 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// TestCurrent: a config of an earlier build is rewritten with the names of this build, and gets the parameters that the
-// earlier build did not have. A config of an unknown kernel stays as it is.
+// TestCurrent: a config of an earlier build gets the names and parameters of this build.
 func TestCurrent(t *testing.T) {
 	all := []Kernel{
 		{Name: "combine_polled", Op: ep.Combine, Params: []Param{{Name: "sms"}, {Name: "sum"}, {Name: "pause", Before: "0"}},
@@ -34,8 +33,7 @@ func TestCurrent(t *testing.T) {
 	}
 }
 
-// TestFormerNamesAreSpelled: a user may spell a config with a kernel name of an earlier build, and may leave out some of
-// its parameters.
+// TestFormerNamesAreSpelled: a user may spell a config with the kernel names of an earlier build.
 func TestFormerNamesAreSpelled(t *testing.T) {
 	k := Kernel{Name: "d", Op: ep.Dispatch, Params: []Param{
 		{Name: "sms", Values: []ep.Value{"8", "16"}, Default: "16"},

@@ -8,7 +8,7 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// TestWithHooks: with input=fp8 the caller casts, so the kernel's Work.Inside no longer lists "cast".
+// TestWithHooks: with input=fp8 the caller casts, so Work.Inside must not list "cast".
 func TestWithHooks(t *testing.T) {
 	input := Param{Name: "input", Values: []ep.Value{"bf16", "fp8"}, Default: "bf16", Class: Hook, Outside: map[ep.Value]string{"fp8": "cast"}}
 	sms := Param{Name: "sms", Values: []ep.Value{"8", "16"}, Default: "8", Class: Speed}

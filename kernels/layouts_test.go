@@ -8,8 +8,7 @@ import (
 
 func legal(ep.Machine, ep.Problem, ep.Config) error { return nil }
 
-// TestServedLayouts: a kernel without declared layouts serves layout expert. A pair serves what both its kernels
-// serve.
+// TestServedLayouts: a kernel without declared layouts serves layout expert.
 func TestServedLayouts(t *testing.T) {
 	all := []Kernel{
 		{Name: "old", Op: ep.Dispatch, Check: legal},
@@ -19,7 +18,7 @@ func TestServedLayouts(t *testing.T) {
 	for _, c := range []struct {
 		op     ep.Op
 		layout ep.Layout
-		want   string // the default's kernel, or the error
+		want   string // kernel, or error
 	}{
 		{ep.Dispatch, ep.LayoutExpert, "old"},
 		{ep.Dispatch, ep.LayoutRank, "both"},

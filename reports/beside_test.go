@@ -10,13 +10,12 @@ import (
 	"github.com/epbench/epbench/tune/record"
 )
 
-// besideProblem returns a dispatch of 16 tokens that runs beside the load "copy".
 func besideProblem() ep.Problem {
 	return ep.Problem{Op: ep.Dispatch, Mode: ep.Graph, Ranks: 2, Nodes: 1, Hidden: 512, Experts: 32, TopK: 4, Tokens: 16, MaxTokens: 16,
 		Dispatch: ep.BF16, Combine: ep.BF16, Beside: "copy", Objective: ep.BesideProduct}
 }
 
-// besideLine returns a log line: `alone` us for the call, 100 us for the product, 100 + cost us for both.
+// besideLine returns a log line: the call takes `alone` us, the product 100 us, and both together 100 + cost us.
 func besideLine(config string, sms int, alone, cost float64) record.Result {
 	c, err := ep.ParseConfig(config)
 	if err != nil {
@@ -30,7 +29,6 @@ func besideLine(config string, sms int, alone, cost float64) record.Result {
 		Stage: record.StageFinals, Status: ep.OK, Clock: "stamp", Fold: 1, Seconds: t.Cost(), Beside: t}
 }
 
-// TestBesidePareto expects the same four configs in both sets of points. Two of them run in split phases.
 func TestBesidePareto(t *testing.T) {
 	lines := []record.Result{besideLine("d:sms=8", 8, 40, 6), besideLine("d:sms=132", 132, 10, 30),
 		besideLine("d_split:sms=64", 64, 15, 5), besideLine("d:mode=split,sms=32", 32, 20, 8)}
@@ -60,7 +58,6 @@ func TestBesidePareto(t *testing.T) {
 	}
 }
 
-// TestBesideTable expects two rows: the winner's, and the row of the config that it was compared with.
 func TestBesideTable(t *testing.T) {
 	config, _ := ep.ParseConfig("d:sms=64")
 	over, _ := ep.ParseConfig("d:sms=8")
@@ -103,7 +100,6 @@ func TestBesideTable(t *testing.T) {
 	}
 }
 
-// TestBesideTables expects the rows of all libraries side by side, whatever their layouts and max tokens.
 func TestBesideTables(t *testing.T) {
 	run := func(library, kernel string, layout ep.Layout, tokens ...int) *record.Run {
 		r := &record.Run{Kernels: []record.Kernel{{Name: kernel, Op: ep.Dispatch, Work: ep.Work{Library: library, Layout: "rank", Inside: []string{"counts"}}}}}

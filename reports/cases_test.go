@@ -13,7 +13,7 @@ import (
 
 type trial struct {
 	routing string
-	values  string // the values of the config; its kernel is "k"
+	values  string // without the kernel, "k"
 	role    record.Role
 	stage   record.Stage
 	round0  int
@@ -98,7 +98,6 @@ func TestMedianIsOfTheSlowestRank(t *testing.T) {
 	}
 }
 
-// TestTwinOfManyBlocks: a twin's rounds do not change the default's time.
 func TestTwinOfManyBlocks(t *testing.T) {
 	c := build([]trial{{"uniform", "sms=8", def, "aa", 0, times(4, 3), ""}, {"uniform", "sms=8", record.Twin, "aa", 0, times(4, 3), ""},
 		{"uniform", "sms=8", def, "aa", 3, times(4, 3), ""}, {"uniform", "sms=8", record.Twin, "aa", 3, times(5, 3), ""},
@@ -110,7 +109,7 @@ func TestTwinOfManyBlocks(t *testing.T) {
 	}
 }
 
-// TestDecisionDecides: the decision in run.json counts, even if another config is faster in the log.
+// TestDecisionDecides: the decision in run.json counts, even if the log shows a faster config.
 func TestDecisionDecides(t *testing.T) {
 	l := build([]trial{{"uniform", "sms=32", def, "screen", 0, times(20, 3), ""}, {"uniform", "sms=64", cand, "screen", 0, times(10, 3), ""},
 		{"uniform", "sms=8", cand, "screen", 0, times(12, 3), ""}})

@@ -12,18 +12,15 @@ import (
 	"github.com/epbench/epbench/tune/record"
 )
 
-// noise is the relative standard deviation of a round's time in the simulations.
 const noise = 0.02
 
-// pair simulates two runs of forty cases, each measured in one session. A session is a part of a run in which memory was
-// laid out once. The times of the second run are multiplied by slow(problem, routing), or by 1 if slow is nil.
+// pair simulates two runs of forty cases, each in one session. The times of the second run are multiplied by `slow`.
 func pair(seed uint64, rounds int, slow func(ep.Problem, string) float64) (a, b *reports.Loaded) {
 	one, two := forty(2*seed, rounds, noise), forty(2*seed+1, rounds, noise)
 	two.Slow = slow
 	return one.load("a"), two.load("b")
 }
 
-// pairOfSessions does the same as pair, for runs of twelve sessions with 20 rounds each.
 func pairOfSessions(seed uint64, slow func(ep.Problem, string) float64) (a, b *reports.Loaded) {
 	one, two := forty(2*seed, 20, noise).inSessions(), forty(2*seed+1, 20, noise).inSessions()
 	two.Slow = slow
@@ -35,7 +32,6 @@ func compare(t *testing.T, a, b *reports.Loaded) *reports.Comparison {
 	return compareWith(t, a, b, reports.CompareOptions{})
 }
 
-// oneSession compares as if times did not differ from session to session.
 var oneSession = reports.CompareOptions{Allow: map[string]bool{"sessions": true}}
 
 func compareWith(t *testing.T, a, b *reports.Loaded, o reports.CompareOptions) *reports.Comparison {
@@ -47,8 +43,7 @@ func compareWith(t *testing.T, a, b *reports.Loaded, o reports.CompareOptions) *
 	return c
 }
 
-// gatedPairs lists the kinds of simulated runs for which the gate is tested. The gate is Comparison.Gate: it fails if a
-// case became slower by more than a limit.
+// gatedPairs lists the simulated runs for which the gate (Comparison.Gate) is tested.
 var gatedPairs = map[string]struct {
 	pairs   int
 	draw    func(uint64, func(ep.Problem, string) float64) (a, b *reports.Loaded)
@@ -60,8 +55,7 @@ var gatedPairs = map[string]struct {
 	}, oneSession},
 }
 
-// TestGateOnIdenticalPrograms: if both runs are of the same program, the gate fails for at most 1 % of the pairs of runs,
-// and is undecided for at most 5 %.
+// TestGateOnIdenticalPrograms: the gate fails for at most 1 % of the pairs, and is undecided for at most 5 %.
 func TestGateOnIdenticalPrograms(t *testing.T) {
 	if testing.Short() {
 		t.Skip("a simulation on one goroutine has no data races")
@@ -92,8 +86,7 @@ func TestGateOnIdenticalPrograms(t *testing.T) {
 	}
 }
 
-// TestGateCatchesAPlantedSlowdown: if one of the forty cases is 5 % slower in the second run, the gate finds it in at
-// least 95 % of the pairs of runs.
+// TestGateCatchesAPlantedSlowdown: the gate finds one case that is 5 % slower in at least 95 % of the pairs.
 func TestGateCatchesAPlantedSlowdown(t *testing.T) {
 	if testing.Short() {
 		t.Skip("a simulation on one goroutine has no data races")
@@ -127,8 +120,7 @@ func TestGateCatchesAPlantedSlowdown(t *testing.T) {
 	}
 }
 
-// TestUndecidedSaysWhatItShows: the summary of a comparison says how large the differences of undecided cases can be, and
-// how many sessions would decide them. With that many sessions, nearly all cases are decided.
+// TestUndecidedSaysWhatItShows: with the number of sessions that the summary names, nearly all cases are decided.
 func TestUndecidedSaysWhatItShows(t *testing.T) {
 	a, b := pairOfSessions(3, nil)
 	c := compare(t, a, b)
@@ -188,7 +180,7 @@ func TestVerdicts(t *testing.T) {
 		one.Between, two.Between = c.noise/2, c.noise/2
 		two.Slow = func(ep.Problem, string) float64 { return c.factor }
 		a, b := one.load("a"), two.load("b")
-		a.Run.AA, b.Run.AA = nil, nil // without an A/A test, the band does not depend on the noise
+		a.Run.AA, b.Run.AA = nil, nil
 		got := compare(t, reload(a), reload(b))
 		for _, x := range got.Cases {
 			if x.Verdict != c.want {
@@ -199,14 +191,13 @@ func TestVerdicts(t *testing.T) {
 	}
 }
 
-// reload sorts the results of a run into cases again, after a test has changed them.
+// reload sorts changed results into cases again.
 func reload(l *reports.Loaded) *reports.Loaded {
 	l.Cases = reports.Cases(l.Run, l.Results)
 	return l
 }
 
-// TestNeverFinerThanAA: the A/A test of a run shows by how much the times of one config differ from each other. A case
-// is undecided if its difference is smaller than that.
+// TestNeverFinerThanAA: a case is undecided if its difference is smaller than that of the A/A test.
 func TestNeverFinerThanAA(t *testing.T) {
 	one, two := forty(1, 20, 0.002).inSessions(), forty(2, 20, 0.002).inSessions()
 	one.Between, two.Between = 0.001, 0.001
@@ -222,7 +213,7 @@ func TestNeverFinerThanAA(t *testing.T) {
 	}
 }
 
-// TestClocksExplain: a case is undecided if its clock rates differ as much as its times.
+// TestClocksExplain: a case is undecided if its clock rates explain the difference.
 func TestClocksExplain(t *testing.T) {
 	one, two := forty(1, 20, 0.002).inSessions(), forty(2, 20, 0.002).inSessions()
 	one.Between, two.Between = 0.001, 0.001
@@ -337,7 +328,7 @@ func TestLiveComparison(t *testing.T) {
 	}
 	drift := 1.0
 	for i := range 40 {
-		drift *= 1.02 // times more than double over the run, but their ratios stay the same
+		drift *= 1.02
 		wobble := 1 + 0.001*float64(i%3)
 		blocks[0].micros = append(blocks[0].micros, 10*drift)
 		blocks[1].micros = append(blocks[1].micros, 10.7*drift*wobble)

@@ -8,7 +8,6 @@ import (
 	"github.com/epbench/epbench/tune/record"
 )
 
-// libraryRun returns a run of one library, with times in us by token count.
 func libraryRun(name, layout string, times map[int]float64, pci string) *Loaded {
 	run := &record.Run{Machine: ep.Machine{Backend: name, PCIID: pci, Arch: "sm_90", SMs: 132, GPUs: 2}, Band: 0.01,
 		Kernels: []record.Kernel{{Name: name, Op: ep.Dispatch, Work: ep.Work{Library: name, Version: "1", Layout: layout, Inside: []string{"counts"}}}}}
@@ -58,7 +57,7 @@ func TestCompareLibraries(t *testing.T) {
 			t.Errorf("%s, %d tokens: decided %v, gain %+v", c.Work, c.Problem.Tokens, c.Decided(), c.Gain)
 		}
 	}
-	// At 128 tokens deepep is faster than flashinfer only within the band, so the note does not name it.
+	// At 128 tokens deepep is faster only within the band.
 	notes := strings.Join(FastestTable(choices).Notes, "\n")
 	if want := "(rank +counts, chain): from 1 token on flashinfer 1"; !strings.Contains(notes, want) || strings.Contains(notes, "on deepep") {
 		t.Errorf("notes\n%s\nwant %q and no change", notes, want)
@@ -71,8 +70,7 @@ func TestCompareLibraries(t *testing.T) {
 	}
 }
 
-// TestCompareLibrariesChange: b and c differ by less than the band, but both are faster than a at 4,096 tokens. The
-// note names the faster, b.
+// TestCompareLibrariesChange: at 4,096 tokens b is the fastest, although c differs from b by less than the band.
 func TestCompareLibrariesChange(t *testing.T) {
 	choices, err := CompareLibraries([]*Loaded{
 		libraryRun("a", "rank", map[int]float64{1: 10, 128: 10, 4096: 200}, ""),

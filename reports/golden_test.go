@@ -13,7 +13,6 @@ import (
 	"github.com/epbench/epbench/tune/testfile"
 )
 
-// runs returns two runs of a CPU and two synthetic ones, by name.
 func runs(t *testing.T) map[string]*reports.Loaded {
 	t.Helper()
 	out := map[string]*reports.Loaded{"failures": small().load("failures"), "ties": ties().load("ties")}

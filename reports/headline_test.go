@@ -10,7 +10,7 @@ import (
 	"github.com/epbench/epbench/tune/record"
 )
 
-// decision returns a search with the gain mid. The gain's logarithm has an interval of half to each side.
+// decision returns a search. The interval of log(gain) is log(mid) +- half.
 func decision(v record.Verdict, c record.Cause, mid, half float64, p ep.Precision) record.Search {
 	return record.Search{
 		Problem: ep.Problem{Op: ep.Dispatch, Tokens: 8, Precision: p}, Routing: "uniform",
@@ -19,7 +19,7 @@ func decision(v record.Verdict, c record.Cause, mid, half float64, p ep.Precisio
 	}
 }
 
-// TestHeadlineCounts: the mean gain is over the 5 searches that did not fail, 2 of which have an interval.
+// TestHeadlineCounts: failed searches do not count in the mean gain.
 func TestHeadlineCounts(t *testing.T) {
 	run := &record.Run{Band: 0.01, Searches: []record.Search{
 		decision(record.Faster, "", 2, 0.02, ep.Full),

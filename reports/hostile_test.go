@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// TestMarkdownIsEscaped: a name from a file cannot end a cell, or add HTML, links or pictures.
+// TestMarkdownIsEscaped: a name from a file cannot add HTML, links or pictures.
 func TestMarkdownIsEscaped(t *testing.T) {
 	bad := "a\\| b | <img src=x> ![p](http://x) \x1b[2J\r\n# title\u2028\u202e"
 	var b strings.Builder

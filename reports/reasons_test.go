@@ -11,7 +11,7 @@ import (
 	"github.com/epbench/epbench/tune/record"
 )
 
-// overRun returns a bench run with one case for each reason, all measured against one config.
+// overRun returns a bench run with one case for each reason.
 func overRun(reasons ...string) *record.Run {
 	over, _ := ep.ParseConfig("d:sms=8")
 	run := &record.Run{}
@@ -22,7 +22,7 @@ func overRun(reasons ...string) *record.Run {
 	return run
 }
 
-// TestGatherReasons: the most frequent reason has a number instead of names, if every case has a reason.
+// TestGatherReasons: the cases of the most frequent reason are counted, the others are named.
 func TestGatherReasons(t *testing.T) {
 	of := func(s *record.Search) string { return s.Reference }
 	for _, c := range []struct{ reasons, want []string }{

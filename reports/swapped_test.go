@@ -10,8 +10,8 @@ import (
 	"github.com/epbench/epbench/tune/record"
 )
 
-// swapCase returns a recorded search. The default takes 10 us; times has the other configs in us: 0 if not measured,
-// -1 if failed.
+// swapCase returns a recorded search. The default takes 10 us. `times` has the other configs in us: 0 means not
+// measured, -1 means failed.
 func swapCase(tokens, won int, times ...float64) *record.Recording {
 	config := func(i int) ep.Config {
 		return ep.Config{Kernel: "k", Values: map[string]ep.Value{"threads": ep.Value(strconv.Itoa(64 << i))}}
@@ -25,7 +25,7 @@ func swapCase(tokens, won int, times ...float64) *record.Recording {
 		}
 		if us > 0 {
 			stretch := []float64{0}
-			for k := range 20 { // a common drift, and noise of 0.2 %
+			for k := range 20 { // drift, and noise of 0.2 %
 				stretch = append(stretch, math.Round(us*1e4*(1+0.1*float64(k))*(1+0.002*float64((i+k*7)%3-1))))
 			}
 			p.Rounds = [][]float64{stretch}
@@ -43,10 +43,10 @@ func TestSwap(t *testing.T) {
 	h200 := []*record.Recording{
 		swapCase(1, 1, 8, 9),    // the same winner
 		swapCase(2, 1, 8, 9),    // another winner
-		swapCase(4, 2, 11, 9),   // slower than the default of the H100
+		swapCase(4, 2, 11, 9),   // slower than the default
 		swapCase(8, 1, 8),       // fails
 		swapCase(16, 2, 9, 8),   // not measured
-		swapCase(32, 0, 11, 12), // the default, which the H100 does not choose
+		swapCase(32, 0, 11, 12), // the default won
 		swapCase(64, 1, 8, 9),   // too noisy
 	}
 	h100 := []*record.Recording{

@@ -19,7 +19,7 @@ import (
 	"github.com/epbench/epbench/tune/stat"
 )
 
-// spec describes a synthetic run: its times come from a formula and random numbers, as its machine and warnings say.
+// spec describes a run whose times come from a formula and random numbers.
 type spec struct {
 	Seed     uint64
 	Ops      []ep.Op
@@ -27,15 +27,15 @@ type spec struct {
 	Routings []string
 	SMs      []int
 	Threads  []int
-	Chunks   []int                            // of a third parameter; empty: none
-	Rounds   int                              // of each candidate in screening
-	Confirm  int                              // of the finalists; 0: no confirmation
-	Sessions int                              // further sessions of Confirm rounds
-	Between  float64                          // standard deviation of log(time) between sessions
-	Noise    float64                          // standard deviation of log(time) between rounds
-	Slow     func(ep.Problem, string) float64 // factor on each time; nil: 1
+	Chunks   []int                            // empty: no third parameter
+	Rounds   int                              // per candidate
+	Confirm  int                              // per finalist; 0: no confirmation
+	Sessions int                              // besides the first session
+	Between  float64                          // log(time), from session to session
+	Noise    float64                          // log(time), from round to round
+	Slow     func(ep.Problem, string) float64 // factor; nil: 1
 	Failures bool
-	Zero     bool // with 4 SMs times are 0: too coarse a clock
+	Zero     bool // with 4 SMs times are 0
 }
 
 func small() spec {
@@ -53,14 +53,13 @@ func ties() spec {
 	}
 }
 
-// forty has forty cases (2 ops x 2 routings x 10 token counts), one config each, one session.
+// forty has forty cases: 2 ops x 2 routings x 10 token counts.
 func forty(seed uint64, rounds int, noise float64) spec {
 	s := spec{Seed: seed, Ops: []ep.Op{ep.Dispatch, ep.Combine}, Tokens: []int{1, 2, 4, 8, 16, 32, 64, 128, 256, 512},
 		Routings: []string{"uniform", "zipf:1.0"}, SMs: []int{32}, Threads: []int{256}, Rounds: 1, Confirm: rounds, Noise: noise}
 	return s
 }
 
-// inSessions returns s with twelve sessions that vary like those of 2 H100.
 func (s spec) inSessions() spec {
 	s.Sessions, s.Between = 12, 0.01
 	return s
@@ -121,7 +120,7 @@ type synthetic struct {
 	effects       stat.Effects
 }
 
-// skewOf returns the fullest rank's load divided by the mean, and the routing's class.
+// skewOf returns the largest load divided by the mean load, and the class of the routing.
 func skewOf(routing string) (float64, ep.Class) {
 	if routing == "uniform" {
 		return 1, ep.Even
@@ -147,7 +146,7 @@ func (g *maker) addCase(p ep.Problem, routing string) {
 	}
 }
 
-// screen draws each candidate, and returns the fastest one by the formula that has times.
+// screen draws each candidate, and returns the fastest config by the formula.
 func (g *maker) screen(c *synthetic) ep.Config {
 	skew, _ := skewOf(c.routing)
 	best, at := c.defaultConfig, math.Inf(1)
@@ -172,7 +171,7 @@ func (g *maker) screen(c *synthetic) ep.Config {
 	return best
 }
 
-// decide draws the confirmation; stat.Decide chooses, as in a sweep.
+// decide draws the confirmation, in which stat.Decide chooses.
 func (g *maker) decide(c *synthetic, challenger ep.Config) {
 	defaultConfig := g.block(c, c.defaultConfig, block{role: record.Default, stage: record.StageConfirm, round0: 20, rounds: g.Confirm})
 	rounds, gain := defaultConfig, stat.Exactly(g.Confirm)
@@ -240,7 +239,7 @@ func config(p ep.Problem, sms, threads, chunk int) ep.Config {
 	return c
 }
 
-// law returns seconds: a fixed start, the transfer, and a cost for each SM and thread.
+// law returns seconds.
 func law(p ep.Problem, c ep.Config, skew float64) float64 {
 	sms, threads := float64(c.Int("sms")), float64(c.Int("threads"))
 	bytes := float64(p.Tokens) * 4.633 * 14336 * skew
@@ -253,7 +252,7 @@ func law(p ep.Problem, c ep.Config, skew float64) float64 {
 	return t
 }
 
-// fails reports whether a candidate fails, in every case or in none.
+// fails reports whether a candidate fails.
 func (g *maker) fails(c ep.Config) bool {
 	return g.Failures && c.Int("threads") == 1024 && c.Int("sms") >= 64
 }
@@ -263,7 +262,7 @@ func (g *maker) zero(c ep.Config) bool { return g.Zero && c.Int("sms") == 4 }
 type block struct {
 	role    record.Role
 	stage   record.Stage
-	session int // 0: that of the search
+	session int // 0: the search
 	round0  int
 	rounds  int
 }
@@ -282,7 +281,7 @@ func (g *maker) block(of *synthetic, c ep.Config, b block) []float64 {
 	skew, _ := skewOf(of.routing)
 	t := law(of.problem, c, skew)
 	if g.Noise == 0 {
-		t = math.Round(t*1e7) / 1e7 // many configs tie
+		t = math.Round(t*1e7) / 1e7
 	}
 	if g.zero(c) {
 		t = 0
@@ -310,7 +309,7 @@ func (g *maker) block(of *synthetic, c ep.Config, b block) []float64 {
 	return r.Rounds()
 }
 
-// TestSyntheticRuns: testdata, which other packages read, holds what the specs draw.
+// TestSyntheticRuns: testdata holds the runs that the specs draw.
 func TestSyntheticRuns(t *testing.T) {
 	for name, s := range map[string]spec{"failures": small(), "ties": ties()} {
 		dir := filepath.Join("testdata", "runs", name)

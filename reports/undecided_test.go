@@ -55,7 +55,7 @@ func TestNoisyIsUndecided(t *testing.T) {
 	}
 }
 
-// TestOneSpeed: the winners' column busiest equals the wire limit's column speed.
+// TestOneSpeed: column `busiest` of the winners equals column `speed` of the wire limit.
 func TestOneSpeed(t *testing.T) {
 	l := small().load("a")
 	busiest, speed := column(t, reports.Winners(l.Run), "busiest"), column(t, reports.WireTable(l, 450), "speed")

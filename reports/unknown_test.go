@@ -12,8 +12,8 @@ import (
 	"github.com/epbench/epbench/tune/table"
 )
 
-// shapeTable returns two rows: p's shape with values own, a larger hidden size with neighbour. relax lists what a
-// look-up may ignore.
+// shapeTable returns a table of two rows: the shape of p has the values `own`, and a larger hidden size has
+// `neighbour`.
 func shapeTable(p ep.Problem, own, neighbour string, relax ...string) *table.Table {
 	t := &table.Table{Schema: table.Schema, Header: table.Header{Fallback: relax}}
 	for i, values := range []string{own, neighbour} {
@@ -49,9 +49,9 @@ func TestUnknownShapesGetTheNeighbours(t *testing.T) {
 		{"sms=32", "hidden", 0.25, 1.6, true, 0},
 		{"sms=16", "hidden", 0, 2, true, 0},
 		{"sms=64", "hidden", 1.5, 0.8, true, 1},
-		{"sms=4", "hidden", 1.01, 1 / 1.005, true, 0},         // slower by 0.5 %, less than the band
+		{"sms=4", "hidden", 1.01, 1 / 1.005, true, 0},         // 0.5 % slower is within the band
 		{"sms=99", "hidden", math.NaN(), math.NaN(), true, 0}, // not measured
-		{"sms=32", "top_k", 1, 1, false, 0},                   // hidden may not be ignored: the default answers
+		{"sms=32", "top_k", 1, 1, false, 0},                   // hidden must match
 	} {
 		all := reports.UnknownShapes(shapeTable(p, "sms=16", c.neighbour, c.relax), l.Cases)
 		if len(all) != 1 || !near(all[0].Loss, c.loss) || !near(all[0].Gain, c.gain) || (all[0].Answer.Row != nil) != c.told {
@@ -66,7 +66,7 @@ func TestUnknownShapesGetTheNeighbours(t *testing.T) {
 
 func near(a, b float64) bool { return math.IsNaN(a) && math.IsNaN(b) || math.Abs(a-b) < 1e-9 }
 
-// TestUnknownTableSumsUp: cases that differ only in shape share a line, with the worst case.
+// TestUnknownTableSumsUp: cases that differ only in shape share a line with the worst case.
 func TestUnknownTableSumsUp(t *testing.T) {
 	var all []reports.UnknownShape
 	for i, u := range []reports.UnknownShape{
@@ -95,7 +95,7 @@ func TestUnknownTableSumsUp(t *testing.T) {
 	}
 }
 
-// TestUnknownTableWithoutAnswers: a case without an answer is counted, but not as slower.
+// TestUnknownTableWithoutAnswers: a case without an answer does not count as slower.
 func TestUnknownTableWithoutAnswers(t *testing.T) {
 	p := ep.Problem{Op: ep.Dispatch, Tokens: 64}
 	table, slower := reports.UnknownShapeTable([]reports.UnknownShape{{Case: &reports.Case{Problem: p}, Loss: 0, Gain: 1}}, 0.01)

@@ -41,8 +41,7 @@ func TestMessagePartsAreAligned(t *testing.T) {
 
 func TestMaxRowsHoldsPadding(t *testing.T) {
 	p := ep.Problem{Ranks: 2, Experts: 64, TopK: 8, MaxTokens: 16, Dispatch: ep.FP8}
-	// A rank receives at most 256 rows in 32 groups, and each group is padded to a multiple of 4 rows. The padding is
-	// largest if 31 groups have 5 rows (8 with padding) and one has 101 rows (104 with padding).
+	// The padding is largest if 31 groups have 5 rows (8 with padding) and one group has 101 rows (104).
 	worst := 31*8 + 104
 	if got := MaxRows(p); got < worst {
 		t.Errorf("MaxRows = %d, but the rows and their padding can need %d", got, worst)

@@ -106,7 +106,6 @@ func TestReplicas(t *testing.T) {
 	}
 }
 
-// TestManyRanksAreFast: scaled counts of 2,048 ranks take under a minute and stay within 15 % of the mean.
 func TestManyRanksAreFast(t *testing.T) {
 	if testing.Short() {
 		t.Skip("draws 16 million selections")

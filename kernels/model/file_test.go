@@ -92,8 +92,7 @@ func TestPredictByHand(t *testing.T) {
 		t.Errorf("in a host: got %+v, want %+v", got, want)
 	}
 	call.Network, call.Hops, call.Forwards = 20e6, 1, 1
-	// The network takes 20 MB / 50 GB/s = 400 us, during the 103 us of link and memory. Latencies are (8 - 2) us
-	// and 2 us. The sum is 7 + 8 + 400 = 415 us.
+	// Network: 20 MB / 50 GB/s = 400 us, longer than link and memory. Latency: (8 - 2) us + 2 us. Sum: 415 us.
 	want = Prediction{Seconds: 415e-6, Limit: LimitNetwork, Fixed: 7e-6, Latency: 8e-6, Link: 100e-6, Memory: 3e-6, Network: 400e-6}
 	if got := Predict(c, call, host, net); !near(got, want) {
 		t.Errorf("over hosts: got %+v, want %+v", got, want)

@@ -21,7 +21,6 @@ func prefill(b *testing.B, op ep.Op) *workloads.Workload {
 
 const sampled = 512
 
-// BenchmarkCheckDispatch times the check of a dispatch with warm caches.
 func BenchmarkCheckDispatch(b *testing.B) {
 	w := prefill(b, ep.Dispatch)
 	o := New(w, 1)

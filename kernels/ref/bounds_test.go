@@ -39,7 +39,7 @@ func TestSumBounds(t *testing.T) {
 	})
 }
 
-// TestKeptSums: cached bounds give the results of a new oracle.
+// TestKeptSums: an oracle that reuses bounds gives the same results as a new oracle.
 func TestKeptSums(t *testing.T) {
 	w := tiny(nil)
 	kept := New(w, 1)

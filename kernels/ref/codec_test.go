@@ -55,11 +55,10 @@ func TestE4M3Thresholds(t *testing.T) {
 	}
 }
 
-// TestE2M1Thresholds checks both sides of every threshold of the specification.
 func TestE2M1Thresholds(t *testing.T) {
 	for _, c := range []struct {
 		at           float32
-		below, above float32 // just below and above the threshold
+		below, above float32
 		tieUp        bool
 	}{
 		{0.25, 0, 0.5, false}, {0.75, 0.5, 1, true}, {1.25, 1, 1.5, false}, {1.75, 1.5, 2, true},
@@ -120,7 +119,7 @@ func TestQuantizeGroups(t *testing.T) {
 		dtype  ep.DType
 		global float32
 		x      []float32
-		scale  float32 // dequantizes the first group
+		scale  float32
 	}{
 		{ep.FP8, 1, make([]float32, 128), 1e-4 / 448},
 		{ep.FP8, 1, ramp, 6. / 448},
@@ -159,7 +158,7 @@ func scaleOf(f ep.DType, row Row, global float32) float32 {
 	return E4M3ToFloat(row.Scales[0]) / global
 }
 
-// TestQuantizationError: each error is at most half a step of the dtype.
+// TestQuantizationError: the error is at most half a step of the dtype.
 func TestQuantizationError(t *testing.T) {
 	x := make([]float32, 256)
 	for i := range x {
@@ -196,8 +195,7 @@ func TestScaleLayouts(t *testing.T) {
 	if got := ScaleAt(dtype.Of(ep.MXFP4, 512), 3, 5, 0, 0, 100); got != 5*16+3 {
 		t.Errorf("mxfp4: %d", got)
 	}
-	// Row 200 of a group that begins at block 2 is row 72 of block 3. A block has 8 columns of 512 bytes. Scale 9
-	// is number 1 of column 2. 72%32 = 8 and 72/32 = 2.
+	// Row 200 of a group that begins at block 2 is row 72 of block 3. A block has 8 columns of 512 bytes.
 	if got := ScaleAt(dtype.Of(ep.NVFP4, 512), 9, 0, 200, 2, 0); got != 3*8*512+2*512+8*16+2*4+1 {
 		t.Errorf("nvfp4: %d", got)
 	}

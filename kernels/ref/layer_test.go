@@ -19,7 +19,7 @@ func layerWorkload(t *testing.T, dtype ep.DType) *workloads.Workload {
 	return w
 }
 
-// roundedLayer computes a layer as libraries do, without top-k position skip (-1 for none).
+// roundedLayer computes a layer and rounds where libraries round. It leaves out top-k position `skip` (-1: none).
 func roundedLayer(w *workloads.Workload, rank, token, skip int) []float32 {
 	p := w.Problem
 	round := func(x float32) float32 { return BF16ToFloat(BF16(x)) }
@@ -66,7 +66,6 @@ func roundedLayer(w *workloads.Workload, rank, token, skip int) []float32 {
 	return out
 }
 
-// outside counts values outside the bounds, and returns the largest share of a bound.
 func outside(s Sum, got []float32) (n int, most float64) {
 	for c, x := range got {
 		share := math.Abs(float64(x)-s.Exact[c]) / s.Bound[c]

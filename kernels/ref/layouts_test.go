@@ -50,7 +50,7 @@ func TestLayoutsAreJudged(t *testing.T) {
 	}
 }
 
-// TestByRankKeepsOrder: rows in the wrong order are a fault, because readers rely on the order of tokens.
+// TestByRankKeepsOrder: rows in the wrong order are a fault.
 func TestByRankKeepsOrder(t *testing.T) {
 	w := tiny(func(p *ep.Problem) { p.Layout = ep.LayoutRank })
 	w.Ranks[0] = workloads.Routing{Tokens: 2, Experts: []int32{2, 3, 3, 2}, Weights: []float32{1, 2, 3, 4}}
@@ -67,7 +67,7 @@ func TestByRankKeepsOrder(t *testing.T) {
 	}
 }
 
-// TestByRankSumsAreReduced: layout rank rounds each rank's partial sum to BF16, also with NoPartial.
+// TestByRankSumsAreReduced: layout rank rounds the partial sum of each rank to BF16.
 func TestByRankSumsAreReduced(t *testing.T) {
 	expert, byRank := New(tiny(nil), 1), New(tiny(func(p *ep.Problem) { p.Layout = ep.LayoutRank }), 1)
 	for i, want := range expert.CombineRow(0, 0, BF16Partial).Want {

@@ -15,7 +15,7 @@ import (
 	"github.com/epbench/epbench/workloads"
 )
 
-// tiny returns a workload of two ranks with two experts each, with 3 and 1 tokens and a masked position.
+// tiny returns a workload of two ranks. The ranks have 3 tokens and 1 token.
 func tiny(change func(*ep.Problem)) *workloads.Workload {
 	p := ep.Problem{Op: ep.Dispatch, Mode: ep.Eager, Ranks: 2, Nodes: 1, Hidden: 128, Experts: 4, TopK: 2,
 		Tokens: 3, MaxTokens: 3, Dispatch: ep.BF16, Combine: ep.BF16}
@@ -73,7 +73,7 @@ func TestCombineByHand(t *testing.T) {
 	x := make([]uint16, 128)
 	w.Token(0, 0, x)
 	s := o.CombineRow(0, 0, NoPartial)
-	// Expert 0 (gain 0.5) has weight 0.75, expert 2 (gain 0.5 + 2/64) has weight 0.25.
+	// Expert 0 (gain 0.5) has weight 0.75. Expert 2 (gain 0.5 + 2/64) has weight 0.25.
 	for c, b := range x {
 		v := BF16ToFloat(b)
 		a, z := BF16ToFloat(BF16(v*0.5)), BF16ToFloat(BF16(v*(0.5+2./64)))

@@ -14,7 +14,7 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// stored holds the memory of all ranks, by rank and part.
+// stored holds memory by rank and part.
 type stored []map[string][]byte
 
 func bytesOf(v any) []byte {
@@ -25,7 +25,6 @@ func bytesOf(v any) []byte {
 	return b
 }
 
-// store returns correct outputs, with epilogue e.
 func store(o *Oracle, e *Epilogue) stored {
 	var out stored
 	for rank, routing := range o.w.Ranks {
@@ -53,7 +52,7 @@ func (s stored) read(rank int, part string, bytes int, offsets ...int) ([][]byte
 	return out, nil
 }
 
-// remote returns a Remote on s. Each read clears the pieces of the read before, so their use fails.
+// remote returns a Remote on s. Each read clears the bytes that the read before it returned.
 func remote(o *Oracle, s stored) *Remote {
 	var mu sync.Mutex
 	last := map[string][][]byte{}
@@ -70,7 +69,7 @@ func remote(o *Oracle, s stored) *Remote {
 	})
 }
 
-// TestRemote: both whole parts and rows on demand show a changed byte.
+// TestRemote: a changed byte is noticed.
 func TestRemote(t *testing.T) {
 	for _, f := range ep.DTypes() {
 		for _, whole := range []int{wholeElements, 0} {

@@ -9,8 +9,7 @@ import (
 	"time"
 )
 
-// TestLists: the lists are complete, and every fault can be put into today's tree. Whoever changes the text of a
-// fault gives the list the new text.
+// TestLists: every fault can be put into today's tree.
 func TestLists(t *testing.T) {
 	lists, err := filepath.Glob("*.yaml")
 	if err != nil || len(lists) == 0 {
@@ -30,8 +29,7 @@ func TestLists(t *testing.T) {
 	}
 }
 
-// TestMutate: the test notices one of two faults. The other one is printed as a survivor. After each fault the
-// file is right again.
+// TestMutate: the test notices one of two faults. Afterwards the file is as before.
 func TestMutate(t *testing.T) {
 	dir := t.TempDir()
 	tree := filepath.Join(dir, "tree")
@@ -64,7 +62,7 @@ func TestMutate(t *testing.T) {
 	}
 }
 
-// TestCopyFile: a copy that differs is written again, and an equal copy keeps its time.
+// TestCopyFile: an equal copy is not written again.
 func TestCopyFile(t *testing.T) {
 	dir := t.TempDir()
 	from, to := filepath.Join(dir, "from"), filepath.Join(dir, "sub", "to")
@@ -93,7 +91,7 @@ func TestCopyFile(t *testing.T) {
 	}
 }
 
-// TestRemoveOthers: files that the repository no longer has are removed from the copy. Files that make wrote stay.
+// TestRemoveOthers: the copy loses the files that the repository no longer has.
 func TestRemoveOthers(t *testing.T) {
 	tree := filepath.Join(t.TempDir(), "tree")
 	if err := removeOthers(tree, []string{"a"}); err != nil {
@@ -114,7 +112,7 @@ func TestRemoveOthers(t *testing.T) {
 	}
 }
 
-// TestJudge: a fault that does not compile is an error. A test that never ends notices the fault too late.
+// TestJudge: a fault that does not compile is an error.
 func TestJudge(t *testing.T) {
 	dir := t.TempDir()
 	if err := os.MkdirAll(filepath.Join(dir, "tree"), 0o755); err != nil {

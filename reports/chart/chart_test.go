@@ -16,7 +16,6 @@ import (
 	"github.com/epbench/epbench/tune/record"
 )
 
-// recorded returns two runs of a CPU, one of GPUs with 8,000 trials, and two synthetic ones, by name.
 func recorded(t *testing.T) map[string]*reports.Loaded {
 	t.Helper()
 	out := map[string]*reports.Loaded{}
@@ -33,7 +32,7 @@ func recorded(t *testing.T) map[string]*reports.Loaded {
 	return out
 }
 
-// axisWords has for each kind the words on its axes, and the runs that have such a picture.
+// axisWords gives for each kind the words on its axes, and the runs that have such a picture.
 var axisWords = map[string]struct{ words, runs []string }{
 	"gain":      {[]string{"tokens per rank", "gain over the default (x)", "1: as fast as the default"}, []string{"failures", "ties", "large", "cpu-sweep", "cpu-single"}},
 	"bandwidth": {[]string{"tokens per rank", "GB/s of the busiest rank", "each token once to each rank that needs it"}, []string{"failures", "ties", "large", "cpu-sweep", "cpu-single"}},
@@ -70,7 +69,7 @@ func TestEveryKindOfEveryRun(t *testing.T) {
 	}
 }
 
-// checkFigure draws a figure in each format, and twice as SVG, which must have the words want.
+// checkFigure draws a figure in each format. The SVG must contain the words `want`.
 func checkFigure(t *testing.T, f Figure, want []string) {
 	t.Helper()
 	svg := drawn(t, f, "svg")
@@ -148,8 +147,7 @@ func TestUnknownFormatAndKind(t *testing.T) {
 	}
 }
 
-// TestSeriesDifferWithoutColour: the first 12 series of a picture differ without colour, by their dashes or their
-// marks.
+// TestSeriesDifferWithoutColour: the first 12 series differ by dashes or marks.
 func TestSeriesDifferWithoutColour(t *testing.T) {
 	type look struct {
 		dash int
@@ -180,8 +178,7 @@ func luminance(c color.RGBA) float64 {
 	return 0.299*float64(c.R) + 0.587*float64(c.G) + 0.114*float64(c.B)
 }
 
-// TestPeersBesideOurs: imported times appear in the picture of a run with the same shape, whatever their mode and
-// clock.
+// TestPeersBesideOurs: imported times appear in the picture of a run with the same shape.
 func TestPeersBesideOurs(t *testing.T) {
 	l := recorded(t)["failures"]
 	p := l.Cases[0].Problem

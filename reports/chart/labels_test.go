@@ -39,7 +39,6 @@ func sign(x vg.Length) vg.Length {
 	return 1
 }
 
-// TestManyLinesHaveALegend: the legend lists the lines if their labels do not fit.
 func TestManyLinesHaveALegend(t *testing.T) {
 	for _, c := range []struct {
 		lines   int

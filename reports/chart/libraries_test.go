@@ -10,7 +10,6 @@ import (
 )
 
 // library returns a run at three token counts. Its best dispatch takes `us`, 10 x `us` and 100 x `us` microseconds.
-// The default takes 25 % longer, each combine half as long.
 func library(name, layout string, us float64) *reports.Loaded {
 	run := &record.Run{Machine: ep.Machine{PCIID: "10de:2335", Arch: "sm_90", SMs: 132, GPUs: 2, Name: "H200"}}
 	var results []record.Result

@@ -14,11 +14,9 @@ var colourBlind = map[string][3][3]float64{
 	"deuteranopia": {{0.367322, 0.860646, -0.227968}, {0.280085, 0.672501, 0.047413}, {-0.011820, 0.042940, 0.968881}},
 }
 
-// leastDistance is in CIE L*a*b*. 2.3 is just noticeable (Mahy and others, 1994); thin lines need several times as
-// much.
+// leastDistance is in CIE L*a*b*. A distance of 2.3 is just noticeable (Mahy and others, 1994).
 const leastDistance = 15
 
-// TestPaletteForColourBlind: the colours differ for people with protanopia or deuteranopia.
 func TestPaletteForColourBlind(t *testing.T) {
 	for name, sight := range colourBlind {
 		for i, a := range palette {
@@ -37,7 +35,6 @@ func TestPaletteForColourBlind(t *testing.T) {
 	}
 }
 
-// seen returns a colour in linear RGB, as a simulated colour-blind eye sees it.
 func seen(c color.RGBA, sight [3][3]float64) (out [3]float64) {
 	linear := [3]float64{}
 	for i, v := range []uint8{c.R, c.G, c.B} {

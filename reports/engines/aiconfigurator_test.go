@@ -32,8 +32,8 @@ func TestAIConfigurator(t *testing.T) {
 	for _, c := range []struct {
 		kernel, library string
 		dtype           ep.DType
-		rows            int    // 2 ops x 2 token counts x 2 SMs
-		words           string // of dispatch and combine
+		rows            int // 2 ops x 2 token counts x 2 SMs
+		words           string
 		note            string
 	}{
 		{normal, "deepep", ep.FP8, 8, "deepep_ht default, deepep_ht default", ""},

@@ -25,8 +25,7 @@ func parsed(t *testing.T, key string) ep.Config {
 	return c
 }
 
-// twoPoints returns two points and three configs. At 128 tokens a takes 12 + 8 s, b 4 + 6 s. At 4,096 tokens a takes
-// 30 + 10 s, c 35 + 25 s. The other times are missing.
+// twoPoints returns two points and three configs. A time that is missing there was not measured.
 func twoPoints(w1, w2 float64) (all []measuredPoint, a, b, c string) {
 	a, b, c = of("20", "8", "256"), of("24", "8", "256"), of("28", "8", "256")
 	return []measuredPoint{
@@ -35,8 +34,6 @@ func twoPoints(w1, w2 float64) (all []measuredPoint, a, b, c string) {
 	}, a, b, c
 }
 
-// TestChooseByHand: a loses 20/10 - 1 = 1 at 128 tokens and nothing at 4,096. b loses nothing, then 60/40 - 1 = 0.5
-// like c. c loses 1 like a, then 0.5.
 func TestChooseByHand(t *testing.T) {
 	for _, x := range []struct {
 		w1, w2 float64
@@ -71,7 +68,7 @@ func TestChooseByHand(t *testing.T) {
 	}
 }
 
-// TestDefaultStaysWithinTheBand: the default a loses 1, the best pair b 0.5. Over two points they differ by 0.25 each.
+// TestDefaultStaysWithinTheBand: the default loses 0.25 more than the best pair for each point.
 func TestDefaultStaysWithinTheBand(t *testing.T) {
 	for _, x := range []struct {
 		band float64
@@ -108,7 +105,6 @@ func TestLosses(t *testing.T) {
 	}
 }
 
-// threeCounts returns points at 8, 64 and 512 tokens. Shape wide was not measured at 64 tokens.
 func threeCounts() (all []measuredPoint, wide, narrow shape) {
 	wd, wc := of("24", "6", "256"), of("24", "4", "128")
 	nd, nc := of("20", "8", "512"), of("20", "2", "64")
@@ -126,8 +122,7 @@ func threeCounts() (all []measuredPoint, wide, narrow shape) {
 	return all, shape{24, 256, 128}, shape{20, 512, 64}
 }
 
-// TestRowsOfAShape: 8, 64 and 512 tokens weigh 1, 2 and 3. The narrow shape costs 0.1 x 1 + 0.1 x 3 = 0.4. At 64
-// tokens the wide shape counts as the slowest pair. It costs 2 x ((26 + 20) / (20 + 20) - 1) = 0.3.
+// TestRowsOfAShape: at 64 tokens the wide shape was not measured, and counts as the slowest pair.
 func TestRowsOfAShape(t *testing.T) {
 	all, wide, narrow := threeCounts()
 	got := rowsOf(all, narrow, 0)
@@ -159,7 +154,6 @@ func TestRowsOfAShape(t *testing.T) {
 	}
 }
 
-// distinct returns a run in which send, recv and threads differ between dispatch and combine.
 func distinct(kernel string) *reports.Loaded {
 	run := &record.Run{Tool: "v9", Machine: ep.Machine{Backend: "deepep", Name: "NVIDIA  H100", SMs: 132},
 		Kernels: []record.Kernel{{Name: kernel, Op: ep.Dispatch, Work: ep.Work{Library: "lib"}}, {Name: kernel, Op: ep.Combine, Work: ep.Work{Library: "lib"}}}}
@@ -201,7 +195,7 @@ func TestNothingIsSwapped(t *testing.T) {
 	}
 }
 
-// TestAIConfiguratorRows: of two dispatch configs that differ only in chunk sizes, the slower is left out.
+// TestAIConfiguratorRows: of two dispatch configs that differ only in chunk sizes, the faster config stays.
 func TestAIConfiguratorRows(t *testing.T) {
 	in := distinct("deepep-ll")
 	table := a2aTable{keys: map[a2aRow]bool{}}

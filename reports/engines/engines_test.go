@@ -12,12 +12,11 @@ import (
 	"github.com/epbench/epbench/tune/testfile"
 )
 
-// deepEPRun returns a run whose fastest pair has 20 SMs at 128 tokens and 24 at 4,096. At 128 tokens the fastest
-// dispatch and the fastest combine do not fit.
+// deepEPRun returns a run whose fastest pair has 20 SMs at 128 tokens and 24 SMs at 4,096 tokens.
 func deepEPRun() *reports.Loaded {
 	run := &record.Run{Tool: "test", Machine: ep.Machine{Backend: "deepep", Name: "GPU", SMs: 132},
 		Kernels: []record.Kernel{{Name: normal, Op: ep.Dispatch, Work: ep.Work{Library: "deepep"}}, {Name: normal, Op: ep.Combine, Work: ep.Work{Library: "deepep"}}}}
-	us := map[string]float64{ // times in us by op, tokens, sms and send
+	us := map[string]float64{ // keys: op, tokens, sms, send
 		"dispatch 128 20 8": 20, "dispatch 128 20 24": 25, "dispatch 128 24 8": 30, "dispatch 128 24 24": 19,
 		"combine 128 20 8": 20, "combine 128 20 24": 26, "combine 128 24 8": 30, "combine 128 24 24": 31,
 		"dispatch 4096 20 8": 400, "dispatch 4096 20 24": 390, "dispatch 4096 24 8": 300, "dispatch 4096 24 24": 350,
@@ -73,8 +72,8 @@ func TestSGLang(t *testing.T) {
 		sms  int
 		note string
 	}{
-		{nil, 24, "128 tokens, uniform: 22.5 % slower"},                        // 24 SMs take 19+30 us, the best pair 20+20: 49/40 = 1.225
-		{map[int]float64{128: 3, 4096: 1}, 20, "4096 tokens, uniform: 33.3 %"}, // 20 SMs take 400+400 us, the best pair 300+300: 800/600 = 1.333
+		{nil, 24, "128 tokens, uniform: 22.5 % slower"},                        // (19+30)/(20+20) = 1.225
+		{map[int]float64{128: 3, 4096: 1}, 20, "4096 tokens, uniform: 33.3 %"}, // (400+400)/(300+300) = 1.333
 		{map[int]float64{128: 1}, 20, "128 tokens, uniform: 0.0 %"},
 	} {
 		out := write(t, "sglang", c.mix)
@@ -92,7 +91,6 @@ func TestSGLang(t *testing.T) {
 	}
 }
 
-// TestWinnersOnly exports a run in which only the default was measured at each token count.
 func TestWinnersOnly(t *testing.T) {
 	l := deepEPRun()
 	l.Results = slices.DeleteFunc(l.Results, func(r record.Result) bool {
@@ -113,7 +111,7 @@ func TestWinnersOnly(t *testing.T) {
 	}
 }
 
-// TestDefaultStays: a default that the search kept stays, although another config was faster in a few rounds.
+// TestDefaultStays: the default that the search kept is exported, although another config was faster.
 func TestDefaultStays(t *testing.T) {
 	l := deepEPRun()
 	for i, r := range l.Results {
@@ -179,7 +177,7 @@ func TestRefusals(t *testing.T) {
 	}
 }
 
-// TestFlashInferBlocks: each block size is in its own variable; FlashInfer would accept swapped ones.
+// TestFlashInferBlocks: FlashInfer would accept swapped block sizes.
 func TestFlashInferBlocks(t *testing.T) {
 	l := deepEPRunAs(oneSided, "flashinfer", ep.BF16)
 	for i, r := range l.Results {
@@ -188,7 +186,6 @@ func TestFlashInferBlocks(t *testing.T) {
 	}
 	l.Cases = reports.Cases(l.Run, l.Results)
 	e, _ := Find("flashinfer-env")
-	// The fastest dispatch has send 8, the fastest combine send 24.
 	out, err := e.Write(Input{l, map[int]float64{4096: 1}})
 	if want := "export TLLM_MOE_A2A_DISPATCH_BLOCK_SIZE=512\nexport TLLM_MOE_A2A_COMBINE_BLOCK_SIZE=128\n"; err != nil || string(out.Data) != want {
 		t.Errorf("%v\n%s", err, out.Data)

@@ -11,10 +11,10 @@ import (
 	"github.com/epbench/epbench/tune/testfile"
 )
 
-// readers is the folder that make engine-readers fills.
+// readers is filled by `make engine-readers`.
 const readers = "../../.readers"
 
-// TestEngineReaders reads each export with the engine's own code from its wheel.
+// TestEngineReaders: the engine's own code reads each export.
 func TestEngineReaders(t *testing.T) {
 	python, err := exec.LookPath("python3")
 	if err != nil {

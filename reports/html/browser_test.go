@@ -11,14 +11,13 @@ import (
 	"github.com/epbench/epbench/reports/html"
 )
 
-// Limits for the page of a run of 5,000 trials: bytes, and DOM nodes after loading.
+// Limits for a page of 5,000 trials, in bytes and DOM nodes.
 const (
 	maxPage  = 5 << 20
 	maxNodes = 150_000
 )
 
-// TestBrowser opens a page of 5,000 trials in Chromium and checks its network use, sorting, keyboard, width and
-// accessibility (axe).
+// TestBrowser opens a page of 5,000 trials in Chromium.
 func TestBrowser(t *testing.T) {
 	node, chromium := browser(t)
 	l := enlarged(t, 5000)
@@ -62,7 +61,7 @@ func TestBrowser(t *testing.T) {
 	}
 }
 
-// browser returns the paths of Node.js and Chromium, and skips the test without them.
+// browser returns the paths of Node.js and Chromium, or skips the test.
 func browser(t *testing.T) (node, chromium string) {
 	t.Helper()
 	if testing.Short() {

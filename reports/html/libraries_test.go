@@ -10,7 +10,7 @@ import (
 	"github.com/epbench/epbench/tune/record"
 )
 
-// TestLibrariesBesideEachOther: only a page of two libraries on one machine has the section.
+// TestLibrariesBesideEachOther: the section needs two libraries on one machine.
 func TestLibrariesBesideEachOther(t *testing.T) {
 	run := func(library, pci string) *reports.Loaded {
 		r := &record.Run{Machine: ep.Machine{PCIID: pci, Arch: "sm_90", SMs: 132},

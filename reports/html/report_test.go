@@ -28,7 +28,7 @@ func load(t *testing.T, dir string) *reports.Loaded {
 	return l
 }
 
-// enlarged returns a synthetic run with at least trials, by copies that differ in a parameter "chunk".
+// enlarged returns a synthetic run with at least `trials` trials.
 func enlarged(t *testing.T, trials int) *reports.Loaded {
 	t.Helper()
 	l := load(t, "../testdata/runs/failures")
@@ -169,8 +169,7 @@ func TestPageOfPoorRuns(t *testing.T) {
 	}
 }
 
-// TestHundredThousandTrials: all output takes at most three times the CPU time of reading the run, and 1 GiB of
-// memory.
+// TestHundredThousandTrials: the output takes at most 1 GiB, and three times the CPU time of reading the run.
 func TestHundredThousandTrials(t *testing.T) {
 	if testing.Short() || raced {
 		t.Skip("too slow for short mode and for the race detector")
@@ -202,7 +201,7 @@ func TestHundredThousandTrials(t *testing.T) {
 	}
 }
 
-// usage returns CPU time and peak memory in bytes.
+// usage returns the CPU time and the peak memory in bytes.
 func usage(t *testing.T) (cpu time.Duration, peak int64) {
 	t.Helper()
 	var u syscall.Rusage

@@ -15,7 +15,7 @@ import (
 
 const recorded = "../../testdata/runs/cpu-sweep"
 
-// growing returns an unfinished run's directory, its whole log, and a function that writes the log's first n bytes.
+// growing returns the directory of an unfinished run, its whole log, and a function that writes the first n bytes.
 func growing(t *testing.T) (dir string, log []byte, grow func(n int)) {
 	t.Helper()
 	dir = t.TempDir()
@@ -49,7 +49,7 @@ func page(t *testing.T, f *Follower, now time.Time) string {
 	return b.String()
 }
 
-// TestGrowingLog: a log read in pieces gives the same page as one read at once.
+// TestGrowingLog: a log that is read in pieces gives the same page as the whole log.
 func TestGrowingLog(t *testing.T) {
 	dir, log, grow := growing(t)
 	now := time.Date(2026, 1, 31, 12, 0, 0, 0, time.UTC)
@@ -77,7 +77,7 @@ func TestGrowingLog(t *testing.T) {
 	}
 }
 
-// TestBestSoFar: the best gain of each search is at least 95 % of the gain in run.json.
+// TestBestSoFar: the best gain of a search is at least 95 % of the gain in run.json.
 func TestBestSoFar(t *testing.T) {
 	dir, log, grow := growing(t)
 	grow(len(log))
@@ -119,7 +119,7 @@ func TestCrossingsAreNoSearches(t *testing.T) {
 	}
 }
 
-// TestResumedLog: a log that became shorter is read again from its beginning.
+// TestResumedLog: a log that became shorter is read again.
 func TestResumedLog(t *testing.T) {
 	dir, log, grow := growing(t)
 	f := Follow(dir)

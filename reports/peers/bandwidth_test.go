@@ -9,11 +9,9 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// TestDefinitionsByHand: a definition says which bytes a library counts when it prints a bandwidth. The test compares
-// each definition with bytes that were computed by hand. The problem has 100 tokens of hidden size 256, the top 2 of 16
-// experts, and 4 ranks. A token takes 256 + 2 x 4 = 264 bytes in FP8 and 512 bytes in BF16. On average it goes to
-// 4 x (1 - C(12,2)/C(16,2)) = 1.8 ranks. So the definition deepep-normal counts 100 x 1.8 x 264 = 47,520 bytes for a
-// dispatch.
+// TestDefinitionsByHand: the bytes that a library counts for its bandwidth agree with bytes computed by hand. For
+// example, a token in FP8 takes 256 + 2 x 4 = 264 bytes, and goes to 4 x (1 - C(12,2)/C(16,2)) = 1.8 ranks. So 100
+// tokens take 100 x 1.8 x 264 = 47,520 bytes.
 func TestDefinitionsByHand(t *testing.T) {
 	want := map[string][2]float64{ // dispatch, combine
 		"deepep-normal": {47520, 92160}, "deepep-ll": {56000, 102400}, "deepep-v2": {47520, 92160}, "hybrid-ep": {47520, 92160},
@@ -42,8 +40,8 @@ func TestDefinitionsByHand(t *testing.T) {
 	}
 }
 
-// TestFewContradictions: in a log, GB/s x us of each rank must give the bytes of the problem. A rank for which they do not
-// is left out. If half of the ranks do not fit, the log is refused.
+// TestFewContradictions: a rank is left out if its GB/s x us differs from the bytes of the problem. If half of the
+// ranks differ, the log is refused.
 func TestFewContradictions(t *testing.T) {
 	log := func(wrong int) string {
 		var b strings.Builder
@@ -69,14 +67,13 @@ func TestFewContradictions(t *testing.T) {
 	}
 }
 
-// TestMaskedSelections: DeepEP's low-latency test removes up to 10 of the selections of a rank. So of 128 tokens x 8
-// experts = 1,024 selections, a log may have 1,014. It may not have 1,012.
+// TestMaskedSelections: DeepEP's low-latency test removes up to 10 of 128 tokens x 8 experts = 1,024 selections.
 func TestMaskedSelections(t *testing.T) {
 	for _, c := range []struct {
 		selections float64
 		fine       bool
 	}{{1024, true}, {1014, true}, {1012, false}, {1026, false}} {
-		us := 10000.0 // long, so that rounding does not matter
+		us := 10000.0
 		text := fmt.Sprintf("[rank 0] Dispatch bandwidth: %.6f GB/s, avg_t=%.4f us | Combine bandwidth: %.6f GB/s, avg_t=%.4f us\n", c.selections*7408/us/1e3, us, c.selections*14336/us/1e3, us)
 		_, _, _, err := Read(strings.NewReader(text), "auto", Given{Ranks: 8, Nodes: 1, Hidden: 7168, Experts: 256, TopK: 8, Tokens: 128})
 		if (err == nil) != c.fine {
@@ -85,8 +82,7 @@ func TestMaskedSelections(t *testing.T) {
 	}
 }
 
-// TestLatencyIsItsParts: the latency of a row must be the sum of transmit_us and notify_us. If transmit_us is 0, the
-// row is not checked.
+// TestLatencyIsItsParts: the latency must be transmit_us + notify_us, unless transmit_us is 0.
 func TestLatencyIsItsParts(t *testing.T) {
 	row := func(transmit, notify, latency string) string {
 		return "framework,version,comm_backend,phase,comm_dtype,ep_size,node_num,hidden_size,topk,num_experts,num_tokens,sms,transmit_us,notify_us,latency\n" +
@@ -106,8 +102,8 @@ func TestLatencyIsItsParts(t *testing.T) {
 	}
 }
 
-// TestReceivedTokensFit: of the tokens of 8 ranks with 4,096 tokens each, a rank receives 21,686 on average, with a
-// standard deviation of 85.6. A log may differ from this average by 6 x 85.6 + 0.002 x 21,686 = 557 tokens.
+// TestReceivedTokensFit: a rank receives 21,686 tokens on average, with a standard deviation of 85.6. A log may differ
+// from this average by 6 x 85.6 + 0.002 x 21,686 = 557 tokens.
 func TestReceivedTokensFit(t *testing.T) {
 	g := Given{Ranks: 8, Experts: 256, TopK: 8, Tokens: 4096}
 	want := 4096 * DistinctRanks(8, 256, 8)

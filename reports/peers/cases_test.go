@@ -8,7 +8,7 @@ import (
 	"github.com/epbench/epbench/tune/testfile"
 )
 
-// TestCases reads public inputs from testdata/cases that an earlier version read wrongly.
+// TestCases reads public inputs that an earlier version read wrongly.
 func TestCases(t *testing.T) {
 	model := Given{Hidden: 7168, TopK: 8, Experts: 256}
 	with := func(change func(*Given)) Given {
@@ -22,7 +22,7 @@ func TestCases(t *testing.T) {
 		want []string
 		says string
 	}{
-		// 208.70 GB/s x 36.35 us = 7.586 MB = 128 tokens x 8 experts x 7,408 bytes. The slowest rank takes 36.70 us.
+		// 208.70 GB/s x 36.35 us = 128 tokens x 8 experts x 7,408 bytes
 		{"02-deepep-normal-then-ll/mixed.txt", with(func(g *Given) { g.Tokens = 128 }), []string{"dispatch fp8 deepep-ll: t128 r8 n1 36.70 us, uniform"}, ""},
 		{"02-deepep-normal-then-ll/mixed.txt", model, nil, "low-latency lines: the file does not give all values of its problem; give --tokens"},
 		{"04-deepep-best-lines-only/best2.txt", with(func(g *Given) { g.Ranks, g.Tokens = 8, 4096 }), []string{"dispatch fp8 deepep-normal:chunk=8,sms=24 t4096 r8 n1 490.10 us, uniform", "combine bf16 deepep-normal:chunk=3,sms=24 t4096 r8 n1 936.71 us, uniform"}, ""},

@@ -9,7 +9,6 @@ import (
 	"github.com/epbench/epbench/tune/testfile"
 )
 
-// collectiveXResult returns a result like run_sweep's, with random times.
 func collectiveXResult(r *rand.Rand) string {
 	var rows []string
 	ranks, hidden, topK := 8, 7168, 8
@@ -35,7 +34,7 @@ func collectiveXResult(r *rand.Rand) string {
 		ranks, hidden, topK, strings.Join(rows, ","))
 }
 
-// TestCollectiveX reads a result that CollectiveX's own functions wrote, and changed copies.
+// TestCollectiveX reads a result that CollectiveX's own functions wrote.
 func TestCollectiveX(t *testing.T) {
 	data := testfile.Read(t, "testdata/collectivex.json")
 	results, used, warnings, err := Read(strings.NewReader(string(data)), "auto", Given{})
@@ -77,7 +76,7 @@ func TestCollectiveX(t *testing.T) {
 	}
 }
 
-// TestCollectiveXDataSet reads two points of a published data set, and changed copies.
+// TestCollectiveXDataSet reads two points of a published data set.
 func TestCollectiveXDataSet(t *testing.T) {
 	data := testfile.Read(t, "../../testdata/cases/20-collectivex-data-set/series.json")
 	if _, _, _, err := Read(strings.NewReader(string(data)), "auto", Given{}); err == nil || !strings.Contains(err.Error(), "give --hidden, --experts, --topk") {

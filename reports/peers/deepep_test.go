@@ -20,7 +20,6 @@ func summary(results []record.Result) []string {
 	return out
 }
 
-// TestSlowestRank: in each of two runs the slowest rank is rank 1.
 func TestSlowestRank(t *testing.T) {
 	lines := func(a, b, c float64) string {
 		var out strings.Builder
@@ -59,7 +58,7 @@ func TestBestLinesOnly(t *testing.T) {
 	}
 }
 
-// TestInternode: a time is the sum of the notify kernel and the transfer; --nodes must give the hosts.
+// TestInternode: a time is the sum of the notify kernel and the transfer.
 func TestInternode(t *testing.T) {
 	data := testfile.Read(t, filepath.Join("testdata", "deepep-internode.txt"))
 	g := Given{Experts: 256, Ranks: 16}
@@ -89,7 +88,7 @@ func TestOldVersions(t *testing.T) {
 	}
 }
 
-// TestLineWithoutSpeed: a [tuning] line without GB/s is refused, because its bytes cannot be checked.
+// TestLineWithoutSpeed: a [tuning] line without GB/s is refused.
 func TestLineWithoutSpeed(t *testing.T) {
 	_, _, _, err := Read(strings.NewReader("[tuning] Best dispatch (BF16): SMs 24, NVL chunk 6, t: 499.58 us\n"), "auto", Given{Ranks: 8, Hidden: 7168, Experts: 256, TopK: 8, Tokens: 4096})
 	if err == nil || !strings.Contains(err.Error(), "no GB/s (NVL)") {

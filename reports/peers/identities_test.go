@@ -30,7 +30,7 @@ func TestFixturesFollowTheWriters(t *testing.T) {
 	}
 }
 
-// changeOne multiplies or divides one of the figures that a pattern finds by 1.05 or more, with equal decimals.
+// changeOne multiplies or divides one of the figures by 1.05 or more, and keeps its number of decimals.
 func changeOne(r *rand.Rand, text string, figures *regexp.Regexp) string {
 	all := figures.FindAllStringSubmatchIndex(text, -1)
 	m := all[r.IntN(len(all))]
@@ -46,7 +46,7 @@ func changeOne(r *rand.Rand, text string, figures *regexp.Regexp) string {
 	return text[:from] + fmt.Sprintf("%.*f", len(decimals), v*factor) + text[to:]
 }
 
-// TestAChangedFigureIsNoticed: with one figure changed, the importer refuses or warns in 95 % of 200 random logs.
+// TestAChangedFigureIsNoticed: the importer refuses 95 % of 200 random logs in which one figure was changed, or warns.
 func TestAChangedFigureIsNoticed(t *testing.T) {
 	r := rand.New(rand.NewPCG(5, 6))
 	given := Given{Hidden: 7168, Experts: 256, TopK: 8}
@@ -111,7 +111,7 @@ func randomMooncake(r *rand.Rand) string {
 	return strings.Replace(text, "1024000.0", fmt.Sprintf("%.9f", float64(4*tokens)/ms*1e3), 1)
 }
 
-// randomLowLatencyTable returns rows of wideep_deepep_ll, with bandwidths by the formula of test_low_latency.py.
+// randomLowLatencyTable returns rows of wideep_deepep_ll. The formula of the bandwidth is from test_low_latency.py.
 func randomLowLatencyTable(r *rand.Rand) string {
 	var b strings.Builder
 	b.WriteString("framework,version,device,op_name,kernel_source,node_num,hidden_size,num_token,num_topk,num_experts,combine_avg_t_us,combine_bandwidth_gbps,dispatch_avg_t_us,dispatch_bandwidth_gbps\n")
@@ -122,7 +122,7 @@ func randomLowLatencyTable(r *rand.Rand) string {
 	return b.String()
 }
 
-// randomA2ATable returns rows of moe_a2a_perf: latency = transmit_us + notify_us.
+// randomA2ATable returns rows of moe_a2a_perf.
 func randomA2ATable(r *rand.Rand) string {
 	var b strings.Builder
 	b.WriteString("framework,version,device,op_name,kernel_source,comm_backend,phase,comm_dtype,ep_size,node_num,hidden_size,topk,num_experts,num_tokens,sms,transmit_us,notify_us,latency\n")
@@ -133,7 +133,6 @@ func randomA2ATable(r *rand.Rand) string {
 	return b.String()
 }
 
-// randomMori returns a rule whose bandwidth comes from its latency.
 func randomMori(r *rand.Rand) string {
 	tokens, us := 64+r.IntN(4096), 30+500*r.Float64()
 	return fmt.Sprintf(`{"version": "1.0", "gpu_arch": "gfx942", "gpu_model": "mi300x", "kernel_type": "IntraNode", "ep_size": 8, "phase": "dispatch", "rules": [
@@ -158,7 +157,7 @@ func randomNCCL(r *rand.Rand) ncclRun {
 	return n
 }
 
-// TestHosts: the number of hosts comes from --nodes, else from host names, else it is an error.
+// TestHosts: the number of hosts comes from --nodes, or from host names.
 func TestHosts(t *testing.T) {
 	ll := func(first, ranks int) string {
 		l := standardLowLatency()
@@ -173,7 +172,7 @@ func TestHosts(t *testing.T) {
 	for _, c := range []struct {
 		name, text      string
 		nodes, ranks    int
-		want, ranksWant int // of the figures; 0 for an error
+		want, ranksWant int // 0 for an error
 		says            string
 	}{
 		{"names", two.text(), 0, 0, 2, 16, ""},
@@ -207,7 +206,7 @@ func TestHosts(t *testing.T) {
 	}
 }
 
-// TestFlagsWin: a flag wins over the file with a warning. It is refused if the file has several values.
+// TestFlagsWin: a flag wins over the file, with a warning.
 func TestFlagsWin(t *testing.T) {
 	rows := "kernel,tokens,us,ranks\na,1,10,4\nb,2,20,4\n"
 	shape := Given{Hidden: 512, Experts: 32, TopK: 4}
@@ -236,7 +235,6 @@ func TestFlagsWin(t *testing.T) {
 			t.Errorf("%s: %d tokens, want %d", r.Config.Key(), r.Problem.Tokens, want)
 		}
 	}
-	// The normal test's values are not used for the low-latency test.
 	_, _, warnings, err = Read(strings.NewReader(mixed), "auto", Given{Experts: 256, Ranks: 8})
 	if err != nil || !strings.Contains(strings.Join(warnings, "; "), "low-latency lines: the file does not give all values of its problem; give --topk, --tokens, --hidden") {
 		t.Errorf("%v, %q", err, warnings)

@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// fmt4 formats like the function fmt4 of bench_comm.py.
+// fmt4 formats like fmt4 of bench_comm.py.
 func fmt4(x float64) string {
 	if x == 0 {
 		return "0.000"
@@ -17,7 +17,7 @@ func fmt4(x float64) string {
 	return fmt.Sprintf("%.*f", max(0, 4-d), x)
 }
 
-// moonRow is what bench_one of bench_comm.py returns.
+// moonRow holds the results of bench_one of bench_comm.py.
 type moonRow struct {
 	ep, hidden, topK, capacity, tokens, experts int
 	sigma, load                                 float64
@@ -67,7 +67,7 @@ func moonTable(rows []moonRow) string {
 	return b.String()
 }
 
-// moonCSV returns what bench_comm.py writes with --out.
+// moonCSV returns the file that bench_comm.py writes with --out.
 func moonCSV(rows []moonRow) string {
 	var b strings.Builder
 	b.WriteString("ep,H,K,S,s,E,epn,Hp,unbalance_ratio,max_recv,max_send,load_max_mean,planning_us,dispatch_fwd_us,dispatch_bwd_us,epilogue_fwd_us,epilogue_bwd_us,combine_prologue_fwd_us,combine_prologue_bwd_us,combine_fwd_us,combine_bwd_us,NvS,dedup_ratio,dup_group_count,dup_loff_count,zero_pad_rows,prefetch_us,grad_reduce_us,dispatch_fwd_GBps,dispatch_bwd_GBps,combine_fwd_GBps,combine_bwd_GBps,epilogue_fwd_total_GBps,epilogue_bwd_total_GBps,combine_prologue_fwd_total_GBps,combine_prologue_bwd_total_GBps,prefetch_GBps,grad_reduce_GBps\r\n")
@@ -90,8 +90,8 @@ func moonCSV(rows []moonRow) string {
 	return b.String()
 }
 
-// TestMoonEP: a dispatch also expands duplicates, 812.3 + 120.4 = 932.7 us. A combine first adds them up, 140.2 +
-// 905.1 = 1045.3 us.
+// TestMoonEP: a dispatch takes 812.3 + 120.4 = 932.7 us with its epilogue. A combine takes 140.2 + 905.1 = 1045.3 us
+// with its prologue.
 func TestMoonEP(t *testing.T) {
 	rows := []moonRow{
 		{ep: 8, hidden: 7168, topK: 8, capacity: 8192, tokens: 4096, experts: 896, sigma: 1, load: 4.321, us: [8]float64{55.5, 812.3, 801, 120.4, 140.2, 905.1, 950, 300}},
@@ -114,7 +114,7 @@ func TestMoonEP(t *testing.T) {
 			t.Errorf("%s with another time: %v", name, err)
 		}
 	}
-	// 469,762,048 bytes in 812.3 us are 578.3 GB/s, rounded.
+	// 469,762,048 bytes in 812.3 us are 578.3 GB/s
 	for speed, fine := range map[string]bool{"578.3": true, "578.2": false, "578.4": false, "577.9": false, "578.7": false} {
 		if _, _, _, err := Read(strings.NewReader(strings.ReplaceAll(moonCSV(rows), "578.3", speed)), "auto", g); (err == nil) != fine {
 			t.Errorf("%s GB/s: %v", speed, err)

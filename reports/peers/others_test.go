@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// v2Log returns a log in the format that test_dispatch_combine of tests/elastic/test_ep.py prints (dist_print).
+// v2Log returns a log in the format of test_dispatch_combine in DeepEP's tests/elastic/test_ep.py.
 func v2Log(domains, perDomain int, fp8 bool, us float64) string {
 	var b strings.Builder
 	ranks := domains * perDomain
@@ -32,7 +32,7 @@ func TestDeepEPV2(t *testing.T) {
 		t.Fatalf("%s, %v", used, err)
 	}
 	want := []string{
-		"dispatch fp8 deepep-v2:sms=64 t4096 r8 n1 542.00 us, uniform", // 502 us of the slowest transfer + 40 us of its copy
+		"dispatch fp8 deepep-v2:sms=64 t4096 r8 n1 542.00 us, uniform", // 502 us transfer + 40 us copy
 		"dispatch fp8 deepep-v2-expand:sms=64 t4096 r8 n1 642.40 us, uniform",
 		"dispatch fp8 deepep-v2-cached:sms=64 t4096 r8 n1 491.80 us, uniform",
 		"combine fp8 deepep-v2:sms=64 t4096 r8 n1 1044.00 us, uniform",
@@ -60,7 +60,7 @@ func TestDeepEPV2(t *testing.T) {
 	}
 }
 
-// hybridLog returns a log in the format that _report_bw of tests/test_hybrid_ep.py prints.
+// hybridLog returns a log in the format of _report_bw in DeepEP's tests/test_hybrid_ep.py.
 func hybridLog() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "\n=== Torch API Benchmark (%s, %d ranks) ===\n", "FP8", 8)
@@ -89,7 +89,7 @@ func TestHybridEP(t *testing.T) {
 	}
 }
 
-// mooncakeJSON has the format that Mooncake's assemble_json_output writes.
+// mooncakeJSON has the format of Mooncake's assemble_json_output.
 const mooncakeJSON = `{"benchmark": "mooncake_ep", "backend": "mooncake", "world_size": 4, "num_experts": 64, "hidden_size": 4096, "top_k": 8, "num_tokens": 128, "dtype": "fp8",
  "routing_mode": "zipf", "zero_copy": false, "async_finish": false, "return_recv_hook": false, "warmup_iters": 10, "iters": 50, "pg_backend": "nccl", "zipf_alpha": 1.2,
  "metrics": {"dispatch_latency_ms": {"p50": 0.120, "p90": 0.130, "p95": 0.140, "p99": 0.150, "p999": 0.160, "mean": 0.121},
@@ -114,7 +114,6 @@ func TestMooncake(t *testing.T) {
 	}
 }
 
-// TestTRTLLMAlltoall: latency is in milliseconds, and hosts have 4 GPUs.
 func TestTRTLLMAlltoall(t *testing.T) {
 	const table = `framework,version,device,op_name,kernel_source,moe_dtype,num_tokens,hidden_size,topk,num_experts,moe_ep_size,distribution,latency
 TRTLLM,1.2.0rc6,NVIDIA GB200,alltoall_prepare,NVLinkTwoSided,bfloat16,1,7168,8,256,4,balanced,0.01138

@@ -54,7 +54,7 @@ func TestReadEveryFormat(t *testing.T) {
 			"dispatch bf16 4096 tokens 8 ranks: deepep-normal:chunk=4,sms=24 937.10 us (event)",
 			"combine bf16 4096 tokens 8 ranks: deepep-normal:chunk=4,sms=24 977.92 us (event)",
 		}, ""},
-		{"deepep-ll-crowded.txt", "deepep", Given{}, []string{ // one line holds two ranks' lines
+		{"deepep-ll-crowded.txt", "deepep", Given{}, []string{
 			"dispatch fp8 128 tokens 2 ranks: deepep-ll: 35.44 us (span)",
 			"combine fp8 128 tokens 2 ranks: deepep-ll: 67.92 us (span)",
 			"dispatch fp8 128 tokens 2 ranks: deepep-ll-hook: 26.40 us (span)",
@@ -83,7 +83,7 @@ func TestReadEveryFormat(t *testing.T) {
 			"dispatch bf16 32 tokens 8 ranks: nccl-alltoall: 53.35 us (event)", "combine bf16 32 tokens 8 ranks: nccl-alltoall: 53.35 us (event)",
 			"dispatch bf16 128 tokens 8 ranks: nccl-alltoall: 108.40 us (event)", "combine bf16 128 tokens 8 ranks: nccl-alltoall: 108.40 us (event)",
 		}, ""},
-		{"nccl.txt", "nccl", Given{Hidden: 7168, Experts: 256, TopK: 16}, []string{ // sizes of another top-k
+		{"nccl.txt", "nccl", Given{Hidden: 7168, Experts: 256, TopK: 16}, []string{
 			"dispatch bf16 16 tokens 8 ranks: nccl-alltoall: 53.35 us (event)", "combine bf16 16 tokens 8 ranks: nccl-alltoall: 53.35 us (event)",
 			"dispatch bf16 64 tokens 8 ranks: nccl-alltoall: 108.40 us (event)", "combine bf16 64 tokens 8 ranks: nccl-alltoall: 108.40 us (event)",
 		}, "1 of 3 sizes left out: they are not a whole number of tokens"},
@@ -113,7 +113,7 @@ func TestReadEveryFormat(t *testing.T) {
 	} {
 		format := "auto"
 		if c.format == "csv" {
-			format = "csv" // its columns have other names
+			format = "csv"
 		}
 		results, used, warnings := read(t, c.file, format, c.given)
 		if used != c.format {
@@ -189,7 +189,6 @@ func TestReadParquet(t *testing.T) {
 	}
 }
 
-// TestOtherCollectives reads tables of programs other than alltoall_perf.
 func TestOtherCollectives(t *testing.T) {
 	data := testfile.Read(t, "testdata/nccl-reduce.txt")
 	for _, text := range []string{string(data), "# ./build/all_gather_perf -b 8\n" + strings.Replace(string(data), " sum", "none", 1)} {
@@ -199,7 +198,7 @@ func TestOtherCollectives(t *testing.T) {
 	}
 }
 
-// TestDefinitions converts published bandwidths to times, within 1 % of the published ones.
+// TestDefinitions: published bandwidths give the published times within 1 %.
 func TestDefinitions(t *testing.T) {
 	decode := ep.Problem{Op: ep.Dispatch, Ranks: 8, Hidden: 7168, Experts: 256, TopK: 8, Tokens: 128, Dispatch: ep.FP8, Combine: ep.BF16}
 	prefill := decode
@@ -218,8 +217,8 @@ func TestDefinitions(t *testing.T) {
 		{"deepep-ll", decode, 216, 35.1},
 		{"deepep-ll", with(decode, ep.Combine, ep.FP8), 217, 67.7},
 		{"nccl-ep-ll", with(decode, ep.Dispatch, ep.BF16), 224.3, 65.4},
-		{"mori", with(six, ep.Dispatch, ep.FP8), 284.35, 457.8},   // a rule of gfx942_mi300x_IntraNode_ep8_dispatch.json
-		{"mori", with(six, ep.Dispatch, ep.BF16), 311.41, 838.69}, // same file; BF16 has no scales
+		{"mori", with(six, ep.Dispatch, ep.FP8), 284.35, 457.8}, // gfx942_mi300x_IntraNode_ep8_dispatch.json
+		{"mori", with(six, ep.Dispatch, ep.BF16), 311.41, 838.69},
 	} {
 		d, err := FindDefinition(c.name)
 		if err != nil {

@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// TestPublicLogs reads lines of public reports, quoted as they were printed.
+// TestPublicLogs reads quoted lines of public reports.
 func TestPublicLogs(t *testing.T) {
 	v3 := Given{Hidden: 7168, Experts: 256, TopK: 8}
 	with := func(change func(*Given)) Given {

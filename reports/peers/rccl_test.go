@@ -9,7 +9,6 @@ import (
 	"github.com/epbench/epbench/tune/testfile"
 )
 
-// TestRCCL reads CSV and JSON of builds without and with MPI.
 func TestRCCL(t *testing.T) {
 	g := Given{Hidden: 7168, Experts: 256, TopK: 8}
 	want := []string{
@@ -50,7 +49,7 @@ func TestRCCL(t *testing.T) {
 	}
 }
 
-// rcclCSV returns a CSV as a build with MPI writes it, with random figures.
+// rcclCSV returns a random CSV in the format of a build with MPI.
 func rcclCSV(r *rand.Rand) string {
 	var b strings.Builder
 	ranks := []int{2, 4, 8}[r.IntN(3)]

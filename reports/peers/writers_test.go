@@ -9,10 +9,9 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// The functions in this file return logs in the benchmarks' formats. Their comments name the functions with the format
-// strings.
+// The comments of this file name the functions of the benchmarks that print the formats.
 
-// ncclRun is an invented run of alltoall_perf with one process for each element of hosts.
+// ncclRun is an invented run of alltoall_perf.
 type ncclRun struct {
 	program       string
 	hosts         []string // of each process
@@ -20,17 +19,17 @@ type ncclRun struct {
 	tokens        []int
 	hidden, topK  int
 	us            func(size int64) float64
-	prefix        string // of each line, by a launcher
+	prefix        string // of each line
 	typeName      string
 	typeSize      int64
-	wrong         map[int]float64 // wrong elements, by index into tokens
+	wrong         map[int]float64 // by index into tokens
 	reduction     string
-	withoutReport bool // omits the lines about devices
+	withoutReport bool
 }
 
 func (r ncclRun) ranks() int { return len(r.hosts) * r.gpus }
 
-// figures computes a row of the table, with the formulas of AlltoAllGetBw.
+// figures computes a row with the formulas of AlltoAllGetBw.
 func (r ncclRun) figures(size int64) (count int64, time, algbw, busbw float64) {
 	n := int64(r.ranks())
 	count = size / r.typeSize / n
@@ -46,7 +45,7 @@ func (r ncclRun) sizes() (out []int64) {
 	return out
 }
 
-// devices returns writeDeviceReport's lines for each process.
+// devices returns the lines of writeDeviceReport for each process.
 func (r ncclRun) devices() (out [][]string) {
 	for p, host := range r.hosts {
 		var lines []string
@@ -58,7 +57,7 @@ func (r ncclRun) devices() (out [][]string) {
 	return out
 }
 
-// floatStr formats a number as getFloatStr of src/util.cu does.
+// floatStr formats like getFloatStr of src/util.cu.
 func floatStr(v float64, width int) string {
 	for _, format := range []string{"%*.2f", "%*.1f", "%*.0f"} {
 		if s := fmt.Sprintf(format, width, v); len(s) <= width {
@@ -68,7 +67,7 @@ func floatStr(v float64, width int) string {
 	return fmt.Sprintf("%*.1e", width, v)
 }
 
-// text returns the printed table, in the format of writeDeviceReport, writeResultHeader, writeBenchmarkLinePreamble,
+// text returns the table in the format of writeDeviceReport, writeResultHeader, writeBenchmarkLinePreamble,
 // writeBenchmarkLineBody and writeResultFooter.
 func (r ncclRun) text() string {
 	var b strings.Builder
@@ -105,8 +104,7 @@ func (r ncclRun) text() string {
 	return r.prefix + strings.ReplaceAll(strings.TrimSuffix(b.String(), "\n"), "\n", "\n"+r.prefix) + "\n"
 }
 
-// json returns version 3 of the JSON file, in the format of jsonOutputInit, writeDeviceReport and
-// writeBenchmarkLineBody.
+// json returns the JSON file in the format of jsonOutputInit, writeDeviceReport and writeBenchmarkLineBody.
 func (r ncclRun) json() string {
 	var devices, results []string
 	for p, host := range r.hosts {
@@ -126,11 +124,11 @@ func standardNCCL() ncclRun {
 		us: func(size int64) float64 { return 35 + float64(size)/2e5 }}
 }
 
-// normalRun is an invented run of test_intranode.py, or of test_internode.py if there are several hosts.
+// normalRun is an invented run of test_intranode.py, or of test_internode.py for several hosts.
 type normalRun struct {
 	ranks, hosts, experts, topK, groups, tokens, hidden int
-	received                                            float64 // received by rank 0
-	sent                                                float64 // sent by rank 0 to all hosts
+	received                                            float64 // by rank 0
+	sent                                                float64 // by rank 0
 	rand                                                *rand.Rand
 	bestOnly                                            bool
 }
@@ -141,7 +139,7 @@ func standardNormalMode() normalRun {
 	return r
 }
 
-// text returns the lines that test_main prints: dispatch in FP8 and in BF16, then combine.
+// text returns the lines of test_main.
 func (r normalRun) text() string {
 	var b strings.Builder
 	groups := ""
@@ -205,7 +203,7 @@ func standardLowLatency() lowLatencyRun {
 	return lowLatencyRun{ranks: 8, tokens: 128, topK: 8, hidden: 7168, masked: 10, rand: rand.New(rand.NewPCG(3, 4))}
 }
 
-// text returns the lines that test_loop and test_main print.
+// text returns the lines of test_loop and test_main.
 func (r lowLatencyRun) text() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "Allocating buffer size: %v MB ...\n", 2116.290944)

@@ -14,7 +14,6 @@ func written(t *testing.T, name string) string {
 	return string(data)
 }
 
-// writtenGiven holds the flags for files of testdata/written.
 var writtenGiven = map[string]Given{
 	"deepep-intranode.txt":   {Ranks: 8, Experts: 256},
 	"deepep-internode.txt":   {Ranks: 16, Nodes: 2, Experts: 256},
@@ -28,8 +27,7 @@ var writtenGiven = map[string]Given{
 	"nccl.json":              {Hidden: 7168, TopK: 8, Experts: 256},
 }
 
-// TestWritten reads what the benchmarks' own code wrote from invented times; docs/importers.md names the functions. It
-// expects the slowest rank's time if every rank printed, and for DeepEP V2 transfer plus copy.
+// TestWritten reads files that the benchmarks' own code wrote from invented times; see docs/importers.md.
 func TestWritten(t *testing.T) {
 	moon := []string{"dispatch bf16 moonep: t4096 r8 n1 932.70 us, lognormal:maxmean=4.321", "combine bf16 moonep: t4096 r8 n1 1045.30 us, lognormal:maxmean=4.321"}
 	for name, want := range map[string][]string{
@@ -77,11 +75,11 @@ func TestWritten(t *testing.T) {
 	}
 }
 
-// tunedLines holds the number of figures in files with a line for each config.
+// tunedLines holds the number of figures in files that have a line for each config.
 var tunedLines = map[string]int{"deepep-intranode.txt": 49, "deepep-internode.txt": 218}
 
-// ncclWritten returns the figures of 1 to 128 tokens: 35 us plus 1 us for each 200,000 bytes. For example, 1 token x 8
-// experts x 7,168 x 2 bytes = 114,688 bytes take 35.57 us.
+// ncclWritten returns the figures of 1 to 128 tokens: 35 us plus 1 us for each 200,000 bytes. A token has 114,688
+// bytes.
 func ncclWritten() (want []string) {
 	for i, us := range []string{"35.57", "36.15", "37.29", "39.59", "44.18", "53.35", "71.70", "108.40"} {
 		for _, op := range []string{"dispatch", "combine"} {
@@ -91,12 +89,10 @@ func ncclWritten() (want []string) {
 	return want
 }
 
-// TestChangedWritten changes one figure of a written file. An empty `says` expects silence, because the change is
-// within rounding or not read.
+// TestChangedWritten changes one figure of a file. An empty `says` expects no error and no warning.
 func TestChangedWritten(t *testing.T) {
 	for _, c := range []struct{ file, from, to, says string }{
-		// 212.23 GB/s x 35.26 us = 1,010.1 selections of 7,408 bytes. 128 tokens x 8 experts, of which at most 10 are
-		// masked, are at least 1,014.
+		// 128 tokens x 8 experts, of which at most 10 are masked, are at least 1,014 selections.
 		{"deepep-low-latency.txt", "213.24 GB/s, avg_t=35.26", "212.23 GB/s, avg_t=35.26", "rank 5, dispatch: 212.23 GB/s x 35.26 us = 1010 selections of 7408 bytes"},
 		{"deepep-low-latency.txt", "213.24 GB/s, avg_t=35.26", "213.10 GB/s, avg_t=35.26", ""},
 		{"deepep-low-latency.txt", "213.24 GB/s, avg_t=35.26", "215.15 GB/s, avg_t=35.26", ""},
@@ -106,11 +102,10 @@ func TestChangedWritten(t *testing.T) {
 		{"deepep-low-latency.txt", "12.00 + 55.66", "12.00 + 155.66", "rank 1, combine: sending and receiving take 167.66 us"},
 		{"deepep-low-latency.txt", "12.00 + 55.66", "12.00 + 20.00", "rank 1, combine: sending and receiving take 32 us"},
 		{"deepep-low-latency.txt", "12.00 + 55.66", "12.00 + 40.00", ""},
-		// A Best line repeats the line of the same config.
 		{"deepep-intranode.txt", "t: 940.29 us", "t: 950.29 us", "the Best line says 950.29 us, the other line of this config 940.29"},
 		{"deepep-intranode.txt", "chunk 6, 170.59 GB/s (NVL), t", "chunk 6, 171.59 GB/s (NVL), t", "the Best line says 171.59 GB/s, the other line of this config 170.59"},
 		{"deepep-intranode.txt", "num_tokens=4096", "num_tokens=2048", "2048 tokens a rank with top-8 of 256 experts on 8 ranks give 10843"},
-		{"deepep-internode.txt", "num_topk_groups=2", "num_topk_groups=1", ""}, // a grouped routing has no known number of tokens
+		{"deepep-internode.txt", "num_topk_groups=2", "num_topk_groups=1", ""}, // number of tokens unknown
 		{"nccl.txt", "35.57    3.22    2.82", "35.57    3.42    2.82", "size 114688 in 35.57 us are 3.22 GB/s, but the row says 3.42 GB/s"},
 		{"nccl.txt", "35.57    3.22    2.82", "35.57    3.22    2.62", "is not (ranks-1)/ranks for the 8 ranks"},
 		{"nccl.txt", "35.57    3.22    2.82", "35.57    0.00    0.00", ""}, // rounded to 0

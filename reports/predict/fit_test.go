@@ -11,10 +11,9 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// truth holds the coefficients from which the tests compute times.
 var truth = model.Coefficients{Fixed: 2.5, Expert: 0.006, Doubling: 0.7, LinkShare: 0.85, Local: 0.15, Own: 0.4, Row: 1e-4, SM: 20, Sharpness: 0.1}
 
-// invented returns times of 8 runs by truth; noise is their relative standard deviation.
+// invented computes times of 8 runs from `truth`, with the relative standard deviation `noise`.
 func invented(link model.Link, noise float64) []Row {
 	r := rand.New(rand.NewPCG(1, 2))
 	var rows []Row
@@ -39,7 +38,7 @@ func links(t *testing.T) *model.File {
 	return f
 }
 
-// TestFitFindsTheTruth: with 2 % noise, left-out runs are predicted within 3 % (median).
+// TestFitFindsTheTruth: with 2 % noise, runs that the fit left out are predicted within 3 % (median).
 func TestFitFindsTheTruth(t *testing.T) {
 	facts := links(t)
 	f, err := Fit(facts, invented(facts.Links[0], 0.02), "run")
@@ -55,7 +54,7 @@ func TestFitFindsTheTruth(t *testing.T) {
 	}
 }
 
-// TestFitFindsAnInventedFact: if the times contradict a link's bandwidth, the error names the link.
+// TestFitFindsAnInventedFact: the error names a link whose bandwidth contradicts the times.
 func TestFitFindsAnInventedFact(t *testing.T) {
 	rows := invented(links(t).Links[0], 0.02)
 	for _, wrong := range []float64{900, 225} {
@@ -67,7 +66,7 @@ func TestFitFindsAnInventedFact(t *testing.T) {
 	}
 }
 
-// TestLeftOutIsLeftOut: a run that is three times as slow is predicted far too low.
+// TestLeftOutIsLeftOut: the fit does not use the run that it predicts.
 func TestLeftOutIsLeftOut(t *testing.T) {
 	facts := links(t)
 	rows := invented(facts.Links[0], 0.02)
@@ -114,7 +113,6 @@ func TestTooFewTimes(t *testing.T) {
 	}
 }
 
-// TestReaderReadsRecordedRuns reads each run twice and expects times of both GPU runs.
 func TestReaderReadsRecordedRuns(t *testing.T) {
 	var r Reader
 	for range 2 {

@@ -10,7 +10,7 @@ import (
 	"github.com/epbench/epbench/reports"
 )
 
-// sample returns a table that first drops column p90, then gain.
+// sample returns a table that drops column p90 first and column gain second.
 func sample() reports.Table {
 	t := reports.Table{
 		Name:  "winners",
@@ -60,7 +60,7 @@ mode, uniform routing, seed 1
 	}
 }
 
-// TestLeftOutKeysHeadRows: values of a key column that does not fit become headings, a single value a line below.
+// TestLeftOutKeysHeadRows: the values of a key column that does not fit become headings.
 func TestLeftOutKeysHeadRows(t *testing.T) {
 	tab := reports.Table{Columns: []reports.Column{reports.Words("op"), reports.Words("dtype").Dropped(2).Keyed(),
 		reports.Words("extras").Dropped(1).Keyed(), reports.Numbers("ranks", "").Dropped(1).Keyed(), reports.Words("config")}}
@@ -117,8 +117,7 @@ dispatch       1      5                     1
 	}
 }
 
-// TestFitsAnyWidth: no line of a random table is wider than the terminal. (The tables have at most three columns of
-// words, so that a column of numbers fits next to them.)
+// TestFitsAnyWidth: no line of a random table is wider than the terminal.
 func TestFitsAnyWidth(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		words := rapid.IntRange(1, 3).Draw(t, "words")

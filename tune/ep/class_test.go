@@ -33,8 +33,7 @@ func TestSkewClassBoundaries(t *testing.T) {
 	}
 }
 
-// TestMeasureSkew compares with values computed by hand: chance may explain 3*sqrt(780) of 780
-// pairs.
+// TestMeasureSkew compares with values computed by hand.
 func TestMeasureSkew(t *testing.T) {
 	s, ok := MeasureSkew([]int64{40, 0}, 2)
 	if want := (Skew{Share: 780 / (780 - 3*math.Sqrt(780)) / 2, Hottest: (40 - 3*math.Sqrt(20)) / 20}); !ok || s != want {
@@ -46,7 +45,7 @@ func TestMeasureSkew(t *testing.T) {
 }
 
 func TestClassifyCounts(t *testing.T) {
-	const many = 1 << 40 // so many selections that chance explains nothing
+	const many = 1 << 40 // too many to be chance
 	for _, c := range []struct {
 		name   string
 		counts []int64

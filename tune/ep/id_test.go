@@ -31,7 +31,7 @@ func TestIDNamesItsConfig(t *testing.T) {
 	})
 }
 
-// TestIDStays: documents and scripts contain ids, so the id of a config may never change.
+// TestIDStays: the id of a config may never change.
 func TestIDStays(t *testing.T) {
 	c := Config{Kernel: "dispatch", Values: map[string]Value{"algo": "dedup", "sms": "64"}}
 	if got := c.ID() + " " + c.LongID() + " " + Join(c, c).ID() + " " + (Config{}).ID(); got != "q28e q28exk6c q28e+q28e default" {

@@ -9,7 +9,7 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// TestSurvivors: only packs for survivors compile with EP_SURVIVORS.
+// TestSurvivors: only packs for survivors define EP_SURVIVORS.
 func TestSurvivors(t *testing.T) {
 	for _, c := range []struct {
 		survivors bool
@@ -31,7 +31,6 @@ func TestSurvivors(t *testing.T) {
 	}
 }
 
-// TestSurvivorsRefused: the error names the layouts to use.
 func TestSurvivorsRefused(t *testing.T) {
 	for _, l := range []ep.Layout{ep.LayoutExpert, ep.LayoutExpert128} {
 		r := Request{Problem: shape, DTypes: []ep.DType{ep.BF16}, Machine: machine, ABI: "test", Survivors: true}

@@ -2,8 +2,7 @@ package sources
 
 import "testing"
 
-// TestCodeOnly: two sources that differ only in comments and white space have the same code. Sources that
-// differ in anything else do not.
+// TestCodeOnly: sources have the same code if they differ only in comments and white space.
 func TestCodeOnly(t *testing.T) {
 	base := "#define F(x) (x)\nint a = b + +c; // sum\nconst char *s = \"/* a  b */\";\n"
 	for name, same := range map[string]string{
@@ -32,8 +31,6 @@ func TestCodeOnly(t *testing.T) {
 	}
 }
 
-// TestClosure: the sources of a unit include every header, and its macros are those that the
-// sources mention.
 func TestClosure(t *testing.T) {
 	files, err := Closure("common/expert.cuh")
 	if err != nil {

@@ -1,7 +1,6 @@
 //go:build ignore
 
-// Testpack writes packs for the C tests on the emulated driver. Shapes are small, and calls of different
-// token counts take different kernels, so that tests reach every kind of kernel.
+// Testpack writes packs of small shapes for the C tests on the emulated driver.
 //
 //	go run native/epcomm/tests/testpack.go -compile bin/epbench-compile -ranks 2 -o FILE
 package main
@@ -77,7 +76,7 @@ func request(ranks, tokens int) pack.Request {
 	}
 }
 
-// everyPair lists pairs of a dispatch and a combine for each layout. Every kernel of the layout is in a pair.
+// everyPair lists pairs of a dispatch and a combine for each layout.
 var everyPair = map[string][][2]string{
 	"expert": {
 		{"dispatch_ll:early=1,mode=fused,part=512,pause=0,pdl=1,receivers=0,recv_sms=0,send=512,sms=3,threads=64", "combine_ll:algo=direct,mode=fused,pdl=1,recv_sms=0,sms=2,threads=64"},
@@ -90,14 +89,14 @@ var everyPair = map[string][][2]string{
 			"combine:algo=direct,chunk_bytes=512,copy=vector,epilogue=none,in_flight=4,mode=fused,pdl=1,rotate=0,rows=1,sms=4,threads=64,wait_sms=1"},
 		{"dispatch:algo=dedup,chunk_bytes=0,copy=vector,count_sms=1,in_flight=4,mode=split,pdl=0,sms=4,threads=64,tile_tokens=16",
 			"combine:algo=dedup,chunk_bytes=512,copy=vector,epilogue=none,in_flight=4,mode=split,pdl=0,rotate=1,rows=1,sms=4,threads=64,wait_sms=1"},
-		{"dispatch_final:algo=dedup,scales=tile,sms=4,threads=64,wait_sms=2", "combine_final:algo=direct,in_flight=0,sms=3,threads=64,wait_sms=1"}, // only fp8
+		{"dispatch_final:algo=dedup,scales=tile,sms=4,threads=64,wait_sms=2", "combine_final:algo=direct,in_flight=0,sms=3,threads=64,wait_sms=1"},
 	},
 	"masked": {
 		{"dispatch_masked:input=bf16,mode=fused,pdl=1,recv_sms=0,sms=4,threads=64,unit=512,wait_sms=0", "combine_masked:algo=direct,mode=fused,pdl=0,recv_sms=0,sms=4,threads=64,unit=512,wait_sms=0"},
 		{"dispatch_masked:input=bf16,mode=split,pdl=0,recv_sms=3,sms=2,threads=64,unit=512,wait_sms=0", "combine_masked:algo=dedup,mode=split,pdl=0,recv_sms=3,sms=2,threads=64,unit=512,wait_sms=0"},
 		{"dispatch_masked_ids:part=512,pdl=0,send=512,sms=4,threads=64", "combine_masked:algo=dedup,mode=fused,pdl=1,recv_sms=0,sms=4,threads=64,unit=512,wait_sms=2"},
 	},
-	"expert:128": { // only some of the kernels of layout expert, because the code is the same
+	"expert:128": {
 		{"dispatch_ll:early=1,mode=fused,part=512,pause=0,pdl=1,receivers=0,recv_sms=0,send=512,sms=3,threads=64", "combine_ll:algo=direct,mode=fused,pdl=1,recv_sms=0,sms=2,threads=64"},
 		{"dispatch_ll_ids:part=512,pdl=0,send=512,sms=4,threads=64", "combine_ll_partial:partial=f32,pdl=0,receivers=0,sms=3,threads=64"},
 		{"dispatch_final_home:scales=row,sms=4,team=1,threads=64,wait_sms=0", "combine_final_polled:partial=bf16,pdl=0,receivers=0,sms=3,threads=64"},
@@ -110,8 +109,7 @@ var everyPair = map[string][][2]string{
 	},
 }
 
-// everyPairOf replaces the rows of a request by the rows of everyPair. A combine that needs reduced
-// precision gets a row of reduced precision.
+// everyPairOf replaces the rows of a request by the rows of everyPair.
 func everyPairOf(r pack.Request, layout string) pack.Request {
 	if layout == "rank:packed" {
 		layout = "rank"
@@ -135,8 +133,7 @@ func everyPairOf(r pack.Request, layout string) pack.Request {
 	return r
 }
 
-// overNodes returns a request for ranks on several nodes. Its rows have low-latency and other kernels, with
-// both routes and both modes.
+// overNodes returns a request for ranks on several nodes.
 func overNodes(ranks, nodes, tokens int) pack.Request {
 	m := ep.Machine{Backend: "cuda-hosts", PCIID: "emulated", Arch: "sm_90", SMs: 4, GPUs: ranks}
 	p := ep.Problem{Ranks: ranks, Nodes: nodes, Hidden: 640, Experts: 4 * ranks, TopK: 3, MaxTokens: tokens, Mode: ep.Graph, Combine: ep.BF16, Dispatch: ep.FP8}
@@ -160,7 +157,7 @@ func overNodes(ranks, nodes, tokens int) pack.Request {
 		row(p, ep.Combine, 5, 7, combine("direct", "fused", 3)),
 		row(p, ep.Combine, 8, tokens, combine("rail", "split", 4)),
 	}}
-	for _, r := range t.Rows { // rows for all classes, because the default configs have too many threads for an emulated GPU
+	for _, r := range t.Rows { // the default configs have too many threads for an emulated GPU
 		for _, class := range ep.Classes() {
 			q := p
 			q.Op = r.Key.Op

@@ -16,7 +16,7 @@ func TestWorkKey(t *testing.T) {
 		{ours, Problem{Dispatch: BF16, Layout: LayoutMasked}, "masked +counts +expansion"},
 		{ours, Problem{Dispatch: BF16, Layout: LayoutRankPacked}, "rank +counts"},
 		{Work{Library: "deepep", Layout: "rank", Inside: []string{"counts"}}, Problem{Dispatch: BF16, Layout: LayoutRank}, "rank +counts"},
-		{Work{Layout: "rank", Inside: []string{"counts"}}, Problem{Dispatch: BF16}, "rank +counts"}, // a run from before problems had a layout
+		{Work{Layout: "rank", Inside: []string{"counts"}}, Problem{Dispatch: BF16}, "rank +counts"}, // an old run, without layout
 		{sum, Problem{Dispatch: BF16, Layout: LayoutRank}, "rank plain +reduction"},
 		{sum, Problem{Dispatch: BF16, Layout: LayoutMasked}, "masked gated +reduction"},
 		{Work{Inside: []string{"counts"}}, Problem{Dispatch: BF16, Layout: LayoutRank}, ""},

@@ -54,7 +54,6 @@ func TestArchiveIsRead(t *testing.T) {
 	}
 }
 
-// eachFile calls `do` with every file of an archive.
 func eachFile(t *testing.T, path string, do func(name string, r io.Reader) error) {
 	t.Helper()
 	xz := exec.Command("xz", "-dc", path)
@@ -66,7 +65,7 @@ func eachFile(t *testing.T, path string, do func(name string, r io.Reader) error
 		t.Fatal(err)
 	}
 	defer func() {
-		_ = xz.Process.Kill() // if the test stops early, xz waits for ever to write
+		_ = xz.Process.Kill() // ends xz if the test stops early
 		xz.Wait()
 	}()
 	for in := tar.NewReader(out); ; {

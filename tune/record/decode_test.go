@@ -11,7 +11,7 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// TestNumber: numbers that epbench writes are parsed without allocation. Every result is the nearest float64.
+// TestNumber: parsing does not allocate, and returns the nearest float64.
 func TestNumber(t *testing.T) {
 	for _, c := range []struct {
 		text    string
@@ -59,7 +59,6 @@ func TestNumberRefuses(t *testing.T) {
 	}
 }
 
-// TestSecondsAreCutFromTheLine: an unusual line stays as it is.
 func TestSecondsAreCutFromTheLine(t *testing.T) {
 	for _, c := range []struct {
 		line, rest string
@@ -99,7 +98,7 @@ func TestRowsDoNotOverlap(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		all = append(all, append(rows[0], -1)) // a reader that appends must not write into another row
+		all = append(all, append(rows[0], -1)) // must not write into another row
 	}
 	for i, row := range all {
 		if row[0] != float64(i) || row[1] != float64(i) || row[2] != float64(i) {
@@ -141,7 +140,7 @@ func TestBadLineIsNamed(t *testing.T) {
 	}
 }
 
-// TestKnownObjectsCountOnce: a line that has a known object twice is still refused.
+// TestKnownObjectsCountOnce: a line with the same object twice is refused.
 func TestKnownObjectsCountOnce(t *testing.T) {
 	line := string(bytes.TrimSuffix(encode(t, sample(0, 1)), []byte("\n")))
 	for _, name := range []string{"problem", "config"} {

@@ -28,7 +28,7 @@ func sample(seq, rounds int) Result {
 	for i := range rounds {
 		row := make([]float64, 4)
 		for j := range row {
-			row[j] = float64(1034567+1000*i+j) / 1e11 // microseconds of seven digits
+			row[j] = float64(1034567+1000*i+j) / 1e11
 		}
 		r.Seconds = append(r.Seconds, row)
 	}
@@ -145,7 +145,7 @@ func (digits) Read(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// TestLogBounds: a log with exactly as many entries as a bound is accepted.
+// TestLogBounds: a log of exactly the allowed size is accepted.
 func TestLogBounds(t *testing.T) {
 	cases := func(n int) (log []byte) {
 		for i := range n {
@@ -207,8 +207,7 @@ func FuzzReader(f *testing.F) {
 	})
 }
 
-// BenchmarkReader reads a log like that of a GPU sweep: each line has 3 to 50 rounds of 8
-// ranks.
+// BenchmarkReader reads lines of 3 to 50 rounds by 8 ranks.
 func BenchmarkReader(b *testing.B) {
 	var log []byte
 	for i := range 2000 {

@@ -12,7 +12,7 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// recorded returns a log of two blocks: the first has three new configs, the second none.
+// recorded returns a run and its log of two blocks.
 func recorded() (*Run, []Result) {
 	p := ep.Problem{Op: ep.Dispatch, Mode: ep.Graph, Ranks: 2, Nodes: 1, Hidden: 512, Experts: 8, TopK: 2, Tokens: 4, MaxTokens: 4, Dispatch: ep.BF16, Combine: ep.BF16}
 	var log []Result
@@ -27,7 +27,7 @@ func recorded() (*Run, []Result) {
 		}
 	}
 	log[7].Status, log[7].Seconds = ep.Hang, nil
-	log[4].Wall = 0.006 // 3 configs x 2 rounds x 1 ms, because the fourth config hangs
+	log[4].Wall = 0.006 // 3 configs x 2 rounds x 1 ms
 	return &Run{Tool: "t", Searches: []Search{{Problem: p, Routing: "uniform", Legal: 3, Decision: Decision{Verdict: Same}}}}, log
 }
 
@@ -81,7 +81,7 @@ func TestRecordingIsReadStrictly(t *testing.T) {
 	}
 }
 
-// TestRetriedConfigIsRight: a retry replaces the failure.
+// TestRetriedConfigIsRight: the result of a retry replaces the failure.
 func TestRetriedConfigIsRight(t *testing.T) {
 	p := ep.Problem{Op: ep.Dispatch}
 	c := ep.Config{Kernel: "k", Values: map[string]ep.Value{"a": "1"}}

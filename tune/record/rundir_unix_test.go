@@ -16,7 +16,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// TestDirSurvivesAFullDisk: if a block does not fit, Append cuts the log back to the previous block.
+// TestDirSurvivesAFullDisk: Append removes a block that does not fit.
 func TestDirSurvivesAFullDisk(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "run")
 	d := createDir(t, path, &Run{})
@@ -39,7 +39,7 @@ func TestDirSurvivesAFullDisk(t *testing.T) {
 	}
 }
 
-// full calls `do` while no file may grow beyond `size` bytes.
+// full calls `do` with files limited to `size` bytes.
 func full(t *testing.T, size uint64, do func() error) error {
 	t.Helper()
 	signal.Ignore(unix.SIGXFSZ)
@@ -122,7 +122,7 @@ func TestWriteFilePermissions(t *testing.T) {
 	}
 }
 
-// TestStaleFilesGo: the next writer removes old temporary files of its file, and nothing else.
+// TestStaleFilesGo: a writer removes old temporary files of its own file only.
 func TestStaleFilesGo(t *testing.T) {
 	dir := t.TempDir()
 	for name, age := range map[string]time.Duration{".f.0123abcd.tmp": 2 * staleAfter, ".f.0123abce.tmp": 0, ".g.0123abcd.tmp": 2 * staleAfter, ".f.mine": 2 * staleAfter} {

@@ -42,7 +42,7 @@ func TestChoose(t *testing.T) {
 	}
 }
 
-// TestChooseDoubts: a cheap finalist must tie for certain. A finalist preferred for its role may be taken in doubt.
+// TestChooseDoubts: Choose takes a cheaper finalist only if it is certainly as fast.
 func TestChooseDoubts(t *testing.T) {
 	const band = 0.01
 	noisy := func(point int, effect float64) Finalist {
@@ -55,9 +55,9 @@ func TestChooseDoubts(t *testing.T) {
 	flat := func(point int, effect float64) Finalist {
 		return Finalist{Point: point, Effect: effect, adjusted: []float64{effect, effect, effect}}
 	}
-	cheap := func(i int) ep.Cost { return ep.Cost{SMs: 10 - i} } // the higher the point, the cheaper
+	cheap := func(i int) ep.Cost { return ep.Cost{SMs: 10 - i} } // a higher point is cheaper
 	edge := math.Log1p(band)
-	// `errors` standard errors below the edge of the band
+	// below returns a finalist that is `errors` standard errors below the band's edge.
 	below := func(point int, effect, errors float64) Finalist {
 		f := noisy(point, 0)
 		scale := (edge - effect) / errors / stat.StdErr(f.adjusted)

@@ -16,8 +16,7 @@ import (
 	"github.com/epbench/epbench/tune/record"
 )
 
-// script is an evaluator whose points take the seconds that a test gives. A point with NaN fails in the rest of the
-// call.
+// script is an evaluator that takes the seconds of a test. NaN means a failure.
 type script struct {
 	seconds func(stage record.Stage, point, round int) float64
 	asked   []string // stage, points and rounds
@@ -48,7 +47,7 @@ func (s *script) Measure(_ context.Context, stage record.Stage, live []int, roun
 	return out, nil
 }
 
-// sixPoints returns a search over six points with the default at 0.
+// sixPoints returns a search over six points. Point 0 is the default.
 func sixPoints(t *testing.T, e Evaluator, b Budget, required ...int) *State {
 	t.Helper()
 	s := newSpace(t, Grid{Kernel: "k", Axes: []Axis{ints("a", 0, 1, 2, 3, 4, 5)}})
@@ -59,7 +58,7 @@ func secondsByPoint(seconds ...float64) func(record.Stage, int, int) float64 {
 	return func(_ record.Stage, point, _ int) float64 { return seconds[max(point, 0)] }
 }
 
-// changedIn gives `seconds` for one point in one stage, and otherwise the result of `other`.
+// changedIn returns `seconds` for one point in one stage, and calls `other` otherwise.
 func changedIn(stage record.Stage, point int, seconds float64, other func(record.Stage, int, int) float64) func(record.Stage, int, int) float64 {
 	return func(s record.Stage, p, round int) float64 {
 		if s == stage && p == point {
@@ -80,7 +79,6 @@ func rules(aa record.AA) DecisionRules {
 
 var nan = math.NaN()
 
-// truth makes point 2 the fastest, then 1, then the default.
 var truth = secondsByPoint(2, 1.5, 1, 3, 3, 3)
 
 func TestConclude(t *testing.T) {
@@ -213,7 +211,7 @@ func TestProtocol(t *testing.T) {
 
 type clocked struct {
 	script
-	each  time.Duration // of a sample
+	each  time.Duration // time of a sample
 	first time.Duration // added to the first call
 	spent time.Duration
 }
@@ -248,7 +246,7 @@ func TestAA(t *testing.T) {
 		{"just too noisy", 1.1001, 0, 40},
 		{"quiet below 1", 0.9001, 0, 10},
 		{"too noisy below 1", 0.8999, 0, 40},
-		{"out of time", 1.2, 20 * time.Second, 30}, // the first 10 rounds are free, after 20 rounds 20 s are spent, after 30 rounds 40 s
+		{"out of time", 1.2, 20 * time.Second, 30}, // 20 rounds take 20 s, 30 rounds 40 s
 		{"time enough", 1.2, time.Hour, 40},
 	} {
 		for _, p.MaxAA = range []int{35, 40} { // rounds come in tens
@@ -266,7 +264,7 @@ func TestAA(t *testing.T) {
 
 func TestAASpreadIsHalfTheInterval(t *testing.T) {
 	e := &script{seconds: func(_ record.Stage, point, round int) float64 {
-		off := 1.5 + 0.001*float64(round) // readings differ: equal ones would show a coarse clock
+		off := 1.5 + 0.001*float64(round) // equal readings would show a coarse clock
 		if point == Twin && round%2 == 0 {
 			return off
 		}
@@ -298,7 +296,7 @@ func TestAAFails(t *testing.T) {
 	}
 }
 
-// TestNeighboursAreInHalfOfTheRounds: neighbours change the gain, here from 2 to 1.8. The interval covers both.
+// TestNeighboursAreInHalfOfTheRounds: the interval covers the gains with and without neighbours.
 func TestNeighboursAreInHalfOfTheRounds(t *testing.T) {
 	e := &script{}
 	e.seconds = func(stage record.Stage, point, _ int) float64 {

@@ -27,7 +27,7 @@ func (m *steadyMachine) Measure(_ context.Context, _ record.Stage, live []int, r
 	return out, nil
 }
 
-// tryExternal runs an external strategy on a space of 24 configs, 8 of which may be measured.
+// tryExternal lets an external strategy measure 8 of 24 configs.
 func tryExternal(t *testing.T, command string) (*State, error) {
 	t.Helper()
 	if _, err := exec.LookPath("python3"); err != nil {
@@ -73,8 +73,8 @@ func TestStrangeExternalStrategies(t *testing.T) {
 		"illegal":  "100 lines in a row",
 		"long":     "token too long",
 		"hang":     "it wrote no line for",
-		"child":    "it wrote no line for", // a child holds its output open
-		"orphan":   "it wrote no line for", // it still holds the output when the program has ended
+		"child":    "it wrote no line for", // a child holds the output open
+		"orphan":   "it wrote no line for", // a child outlives the program
 		"deaf":     "it did not read a line of",
 	} {
 		externalWait, externalRead = time.Minute, time.Minute
@@ -97,7 +97,7 @@ func TestStrangeExternalStrategies(t *testing.T) {
 	}
 }
 
-// TestExternalAnswers: a config is measured once.
+// TestExternalAnswers: no config is measured twice.
 func TestExternalAnswers(t *testing.T) {
 	s, err := tryExternal(t, "python3 ../../examples/search/random_search.py")
 	if err != nil {

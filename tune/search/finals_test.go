@@ -14,7 +14,7 @@ import (
 	"github.com/epbench/epbench/tune/stat"
 )
 
-// wobble adds the same noise in every test.
+// wobble adds noise that is the same in every test.
 func wobble(sigma float64, seconds func(record.Stage, int, int) float64) func(record.Stage, int, int) float64 {
 	rng := rand.New(rand.NewPCG(1, 2))
 	return func(stage record.Stage, point, round int) float64 {
@@ -55,7 +55,6 @@ func TestFinalsEndWhenDecided(t *testing.T) {
 	}
 }
 
-// TestFinalsEndInProportion: FinalsOf has no bound on samples.
 func TestFinalsEndInProportion(t *testing.T) {
 	p := Protocol{Band: 0.01, Finalists: 2, MinRounds: 4, MaxRounds: 24}
 	for _, c := range []struct {
@@ -101,7 +100,7 @@ func TestFailuresInFinals(t *testing.T) {
 	if !strings.HasPrefix(e.asked[1], "y [0 1 3] ") {
 		t.Errorf("asked for %v", e.asked)
 	}
-	if s.Samples() != 3*2+2*4 { // three rounds of two points, then four rounds of two points
+	if s.Samples() != 3*2+2*4 { // 3 rounds of 2 points, 4 rounds of 2 points
 		t.Errorf("%d samples, want 14", s.Samples())
 	}
 	e.seconds = secondsByPoint(nan, 1, 1)
@@ -125,7 +124,7 @@ func TestFinalsTakeTheBest(t *testing.T) {
 	}
 }
 
-// TestFinalistsOfNoisySearches: all points that the noise does not show to be slower come into the finals.
+// TestFinalistsOfNoisySearches: every point that may be the fastest comes into the finals.
 func TestFinalistsOfNoisySearches(t *testing.T) {
 	for _, c := range []struct {
 		noise float64
@@ -158,13 +157,13 @@ func TestFinalsInTime(t *testing.T) {
 		calls  int
 	}{
 		{time.Hour, 6, 2},
-		{(18 + 16) * time.Second, 5, 1}, // of 34 s, 16 s are left: enough for 4 finalists in 4 rounds
+		{(18 + 16) * time.Second, 5, 1}, // 16 s suffice for 4 finalists in 4 rounds
 		{(18 + 15) * time.Second, 4, 1},
 		{18 * time.Second, 4, 1},
 		{time.Second, 4, 1},
 	} {
 		e := &clocked{script: script{seconds: secondsByPoint(9, 5, 4, 3, 2, 1)}, each: time.Second}
-		h := sixPoints(t, e, Budget{}, 1, 2, 3, 4, 5) // required points are measured whatever time is left
+		h := sixPoints(t, e, Budget{}, 1, 2, 3, 4, 5) // required points are always measured
 		ctx := context.Background()
 		if err := h.Measure(ctx, "x", []int{1, 2, 3, 4, 5}, 3); err != nil {
 			t.Fatal(err)
@@ -182,7 +181,7 @@ func TestFinalsInTime(t *testing.T) {
 	}
 }
 
-// TestDropSlower: the default stays.
+// TestDropSlower: the default is never dropped.
 func TestDropSlower(t *testing.T) {
 	s := sixPoints(t, nil, Budget{})
 	add := func(point int, logs ...float64) {
@@ -191,7 +190,7 @@ func TestDropSlower(t *testing.T) {
 		}
 	}
 	steady := func(x float64) []float64 { return slices.Repeat([]float64{x}, 20) }
-	add(0, steady(0)...) // the default, much slower
+	add(0, steady(0)...) // the default
 	add(1, steady(-1)...)
 	add(2, steady(-1+math.Log1p(0.009))...)
 	add(3, steady(-1+math.Log1p(0.011))...)
@@ -276,11 +275,11 @@ func TestConfirmationEndsEarly(t *testing.T) {
 	}
 }
 
-// TestFinalistsTimes: rounds that drift are correlated, so the confirmation takes four times 11 rounds.
+// TestFinalistsTimes: times that drift need four times as many rounds.
 func TestFinalistsTimes(t *testing.T) {
 	e := &script{seconds: func(_ record.Stage, point, round int) float64 {
 		if point == 1 {
-			return 1 + 0.1*float64(round) // drifts from 1 to 5.3
+			return 1 + 0.1*float64(round)
 		}
 		return 2
 	}}

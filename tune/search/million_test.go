@@ -13,7 +13,7 @@ import (
 	"github.com/epbench/epbench/tune/record"
 )
 
-// bowl is an Evaluator for a space of any size: the farther the values are from 7, the slower the point.
+// bowl is an Evaluator whose points are fastest where all values are 7.
 type bowl struct {
 	space    *Space
 	round    int
@@ -42,7 +42,7 @@ func (b *bowl) Measure(_ context.Context, _ record.Stage, live []int, rounds int
 	return out, nil
 }
 
-// TestMillionPoints: a space of 2^20 points takes 8 bytes a legal point, and a search 8 more.
+// TestMillionPoints: the space takes 8 bytes a legal point, and so does the search.
 func TestMillionPoints(t *testing.T) {
 	if testing.Short() {
 		t.Skip("takes seconds")
@@ -89,8 +89,7 @@ func TestMillionPoints(t *testing.T) {
 	runtime.KeepAlive(state)
 }
 
-// TestCandidates: successive batches predict every point of a large kernel, and each batch all neighbours of the
-// fastest.
+// TestCandidates: after several batches every point was predicted.
 func TestCandidates(t *testing.T) {
 	var axes []Axis
 	for _, name := range []string{"a", "b", "c", "d"} {

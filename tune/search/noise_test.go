@@ -9,7 +9,7 @@ import (
 	"github.com/epbench/epbench/tune/record"
 )
 
-// TestNoise: disturbances of whole rounds and spikes do not change the estimate.
+// TestNoise: neither spikes nor disturbances of whole rounds change the estimate.
 func TestNoise(t *testing.T) {
 	for _, c := range []struct {
 		sigma, band float64
@@ -18,11 +18,11 @@ func TestNoise(t *testing.T) {
 	}{
 		{0, 0.01, 0, ScreenRounds, ScreenRounds},
 		{0.005, 0.01, 0, ScreenRounds, ScreenRounds},
-		{0.02, 0.01, 0, 5, 9}, // Pi/2 * 4 is 6.3
+		{0.02, 0.01, 0, 5, 9},
 		{0.02, 0.01, 0.02, 5, 9},
 		{0.05, 0.01, 0, mostScreenRounds, mostScreenRounds},
 		{0.05, 0.1, 0, ScreenRounds, ScreenRounds},
-		{0.05, 0, 0, ScreenRounds, ScreenRounds}, // no band is given
+		{0.05, 0, 0, ScreenRounds, ScreenRounds}, // no band
 	} {
 		rng, drift := rand.New(rand.NewPCG(1, 2)), map[int]float64{}
 		e := &script{seconds: func(_ record.Stage, point, round int) float64 {

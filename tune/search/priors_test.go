@@ -24,7 +24,7 @@ func TestParsePriors(t *testing.T) {
 	}
 }
 
-// TestRoughnessOfSwitches: an axis of two values still gets a high roughness if it matters more than the other axis.
+// TestRoughnessOfSwitches: an axis of two values may get a high roughness.
 func TestRoughnessOfSwitches(t *testing.T) {
 	p := newSurrogate([]int{2, 3}, usualPriors)
 	if p.roughness[0] != usualPriors.switches || p.roughness[1] != usualPriors.roughness || p.logPrior() != 0 {
@@ -36,7 +36,7 @@ func TestRoughnessOfSwitches(t *testing.T) {
 	}
 }
 
-// TestStrengthOfPriors: with strength 0 the scores of other kernels do not matter.
+// TestStrengthOfPriors: strength 0 ignores the scores of other kernels.
 func TestStrengthOfPriors(t *testing.T) {
 	usual := usualPriors
 	usual.strength = 0

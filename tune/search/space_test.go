@@ -183,7 +183,6 @@ func TestListedKeepsItsConfigs(t *testing.T) {
 	}
 }
 
-// TestSetDesigns: a space made of listed configs gets its designs back.
 func TestSetDesigns(t *testing.T) {
 	s, err := SpaceOf([]ep.Config{
 		{Kernel: "k", Values: map[string]ep.Value{"algo": "direct", "n": "1"}},

@@ -12,8 +12,7 @@ import (
 	"github.com/epbench/epbench/tune/record"
 )
 
-// steady is an Evaluator without noise. A point takes the seconds in truth, and fails if they are NaN; later rounds
-// take longer.
+// steady is an Evaluator without noise. NaN in `truth` means a failure.
 type steady struct {
 	truth []float64
 	round int
@@ -36,7 +35,7 @@ func (s *steady) Measure(_ context.Context, _ record.Stage, live []int, rounds i
 	return out, nil
 }
 
-// valley returns a space of 8 x 8 points: the best at (5, 2), the default at (0, 0), and a failure next to the best.
+// valley returns a space of 8 x 8 points. The best is (5, 2), and the default is (0, 0).
 func valley(t *testing.T) (*Space, *steady) {
 	t.Helper()
 	s := newSpace(t, Grid{Kernel: "k", Axes: []Axis{ints("a", 0, 1, 2, 3, 4, 5, 6, 7), ints("b", 0, 1, 2, 3, 4, 5, 6, 7)}})
@@ -88,7 +87,6 @@ func TestBudgetBoundsEvaluations(t *testing.T) {
 	}
 }
 
-// TestEveryKernelIsDrawnFrom: one kernel has far more points than the others.
 func TestEveryKernelIsDrawnFrom(t *testing.T) {
 	s := newSpace(t, Grid{Kernel: "many", Axes: []Axis{ints("n", 0, 1, 2, 3, 4, 5, 6, 7), ints("m", 0, 1, 2, 3, 4, 5, 6, 7)}},
 		Grid{Kernel: "few", Axes: []Axis{ints("n", 0, 1, 2, 3), ints("m", 0, 1)}})
@@ -115,7 +113,7 @@ func TestScoresAreClearedOfDrift(t *testing.T) {
 	s, e := valley(t)
 	h := NewState(s, e, Budget{}, 0, nil, rand.New(rand.NewPCG(1, 1)))
 	ctx := context.Background()
-	for _, batch := range [][]int{{42}, {1}, {63}} { // there are hours between the batches
+	for _, batch := range [][]int{{42}, {1}, {63}} {
 		if err := h.Measure(ctx, "x", batch, 5); err != nil {
 			t.Fatal(err)
 		}
@@ -143,7 +141,7 @@ func (s *slow) Measure(ctx context.Context, stage record.Stage, live []int, roun
 	return s.steady.Measure(ctx, stage, live, rounds)
 }
 
-// TestDrawsUnderATimeLimit: every kernel gets its initial samples even if one chunk has no place for all.
+// TestDrawsUnderATimeLimit: every kernel gets its initial samples.
 func TestDrawsUnderATimeLimit(t *testing.T) {
 	var grids []Grid
 	for k := range 12 {
@@ -167,7 +165,7 @@ func TestDrawsUnderATimeLimit(t *testing.T) {
 	}
 }
 
-// noisy is steady with noise of 5 % a sample. It counts samples.
+// noisy is steady with noise of 5 %.
 type noisy struct {
 	steady
 	rng   *rand.Rand
@@ -183,7 +181,7 @@ func (n *noisy) Measure(ctx context.Context, stage record.Stage, live []int, rou
 	return out, err
 }
 
-// TestGridTo: the fastest points get all rounds, points that are clearly slower get few.
+// TestGridTo: clearly slower points get fewer rounds.
 func TestGridTo(t *testing.T) {
 	s, e := valley(t)
 	n := &noisy{*e, rand.New(rand.NewPCG(3, 3)), map[int]int{}}

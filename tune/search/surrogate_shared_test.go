@@ -11,8 +11,8 @@ import (
 	"github.com/epbench/epbench/tune/stat"
 )
 
-// twoKernels returns a search over kernels a and b, where only b has pdl. All points of a were measured, and of b those
-// in ofB.
+// twoKernels returns a search that measured all points of kernel a, and the points `ofB` of kernel b. Only b
+// has pdl.
 func twoKernels(t *testing.T, seconds func(kernel string, blocks int) float64, ofB ...int) *bayesSearch {
 	t.Helper()
 	blocks := ints("blocks", 1, 2, 4, 8, 16)
@@ -32,7 +32,7 @@ func twoKernels(t *testing.T, seconds func(kernel string, blocks int) float64, o
 	return newBayesSearch(s)
 }
 
-// TestKernelsLearnFromEachOther: a was fast with 8 blocks, so b is tried with 8 blocks, although it is slower.
+// TestKernelsLearnFromEachOther: kernel b is tried with the value that was fast in kernel a.
 func TestKernelsLearnFromEachOther(t *testing.T) {
 	b := twoKernels(t, func(kernel string, blocks int) float64 {
 		out := 1 + math.Abs(math.Log2(float64(blocks))-3)
@@ -47,8 +47,7 @@ func TestKernelsLearnFromEachOther(t *testing.T) {
 	}
 }
 
-// TestInfluence: a influences predictions for b if blocks have the same effect in both. Influence is weight times
-// correlation.
+// TestInfluence: kernels influence each other if blocks have the same effect in both.
 func TestInfluence(t *testing.T) {
 	influence := func(of func(blocks int) int) float64 {
 		b := twoKernels(t, func(kernel string, blocks int) float64 {
@@ -81,7 +80,7 @@ func TestSharedCoordinates(t *testing.T) {
 	}
 }
 
-// TestLeaveOneOut: a score unlike its neighbours has the least density.
+// TestLeaveOneOut: a score unlike its neighbours has the lowest density.
 func TestLeaveOneOut(t *testing.T) {
 	p := newSurrogate([]int{3}, usualPriors)
 	p.fit([][]float64{{0}, {1}, {2}, {3}, {4}}, []float64{0, 0.1, 2, 0.3, 0.4})
@@ -111,7 +110,7 @@ func TestInitialPerKernel(t *testing.T) {
 
 func TestInitialQuota(t *testing.T) {
 	b := twoKernels(t, func(string, int) float64 { return 1 })
-	b.initial = 10 // twoKernels measured so many points
+	b.initial = 10 // points measured by twoKernels
 	for _, c := range []struct {
 		budget  Budget
 		kernels int
@@ -129,7 +128,7 @@ func TestInitialQuota(t *testing.T) {
 	}
 }
 
-// TestFirstSamples: the first sample of a kernel is nearest to the default; other parameters have their middle values.
+// TestFirstSamples: the first sample is the point nearest to the default.
 func TestFirstSamples(t *testing.T) {
 	space := newSpace(t, Grid{Kernel: "a", Axes: []Axis{ints("sms", 16, 32, 64, 132), ints("threads", 256, 512)}},
 		Grid{Kernel: "b", Axes: []Axis{ints("sms", 16, 32, 64, 132), ints("pdl", 0, 1), ints("wait", 0, 8, 16)}},

@@ -42,8 +42,7 @@ func TestSurrogateLearnsWhichAxisMatters(t *testing.T) {
 	}
 }
 
-// TestSurrogateOfFewPoints: equal scores do not make it sure. Far from the points it predicts the scores of other
-// kernels.
+// TestSurrogateOfFewPoints: far from few points, predictions follow the scores of other kernels.
 func TestSurrogateOfFewPoints(t *testing.T) {
 	scores := []float64{-1, 0, 1, 2}
 	for _, y := range [][]float64{{0.2}, {0.2, 0.2}} {

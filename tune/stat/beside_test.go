@@ -17,7 +17,7 @@ func TestBeside(t *testing.T) {
 			Both: rows(112+drift, 90), Done: rows(0.25, 0.5), Amount: "x"})
 	}
 	b := Beside(&together)
-	for name, x := range map[string][2]float64{ // the middle of the nine rounds has i = 4 and drift = 40
+	for name, x := range map[string][2]float64{ // the middle round has i = 4, drift = 40
 		"call": {b.Call.Mid, 2}, "call in": {b.CallIn.Mid, 3}, "product": {b.Product.Mid, 140}, "both": {b.Both.Mid, 152},
 		"cost": {b.Cost.Mid, 12}, "cost's low end": {b.Cost.Low, 12}, "slow-down": {b.Slowdown.Mid, 1.1}, "done": {b.Done, 0.5},
 	} {

@@ -7,8 +7,7 @@ import (
 	"testing"
 )
 
-// TestIntervalsOfFewRoundsCover: a 95 % interval covers the truth in 95 % of 4,000 series. The tolerance is three
-// standard errors of this share plus 1 %.
+// TestIntervalsOfFewRoundsCover: about 95 % of the 95 % intervals cover the truth.
 func TestIntervalsOfFewRoundsCover(t *testing.T) {
 	noises := map[string]func(*rand.Rand) float64{
 		"normal":    (*rand.Rand).NormFloat64,
@@ -46,7 +45,7 @@ func TestIntervalsOfFewRoundsCover(t *testing.T) {
 	}
 }
 
-// TestIntervalsOfAHandfulCover: below six rounds the noise must be normal.
+// TestIntervalsOfAHandfulCover draws normal noise, because intervals of fewer than six rounds assume it.
 func TestIntervalsOfAHandfulCover(t *testing.T) {
 	for n := 2; n < 6; n++ {
 		rng := rand.New(rand.NewPCG(uint64(n), 1))

@@ -14,7 +14,6 @@ func interval(low, mid, high float64) record.Interval {
 	return record.Interval{Mid: mid, Low: low, High: high}
 }
 
-// TestJudge: every bound belongs to exactly one verdict.
 func TestJudge(t *testing.T) {
 	const band = 0.25 // bounds 0.8 and 1.25 are exact
 	for _, c := range []struct {
@@ -25,7 +24,7 @@ func TestJudge(t *testing.T) {
 		{interval(1.1, 1.25, 1.5), record.Undecided}, // at the band
 		{interval(1, 1.3, 1.5), record.Undecided},    // the interval contains 1
 		{interval(0.9, 1.3, 1.5), record.Undecided},
-		{interval(1.1, 1.2, 1.3), record.Undecided}, // certainly beyond 1, perhaps not beyond the band
+		{interval(1.1, 1.2, 1.3), record.Undecided}, // may lie within the band
 		{interval(0.5, 0.7, 0.9), record.Slower},
 		{interval(0.5, 0.8, 0.9), record.Undecided}, // at the band
 		{interval(0.5, 0.7, 1), record.Undecided},   // the interval contains 1
@@ -33,7 +32,7 @@ func TestJudge(t *testing.T) {
 		{interval(0.8, 1, 1.25), record.Same}, // the ends belong to the band
 		{interval(0.799, 1, 1.25), record.Undecided},
 		{interval(0.8, 1, 1.251), record.Undecided},
-		{interval(1.01, 1.02, 1.03), record.Same}, // a sure difference inside the band
+		{interval(1.01, 1.02, 1.03), record.Same}, // not 1, but within the band
 		{record.One, record.Same},
 		{interval(math.NaN(), 2, math.NaN()), record.Undecided}, // one round
 		{interval(math.NaN(), 0.5, math.NaN()), record.Undecided},
@@ -42,7 +41,7 @@ func TestJudge(t *testing.T) {
 			t.Errorf("%v: %s, want %s", c.gain, got, c.want)
 		}
 	}
-	above := 1.01 * math.Exp(6e-16) // the upper end of the band with a rounding error
+	above := 1.01 * math.Exp(6e-16) // the band's upper end, with rounding
 	for _, g := range []record.Interval{interval(above, above, above), interval(1/above, 1/above, 1/above), interval(1.005, above, 1.02)} {
 		if got := Judge(g, 0.01); got == record.Faster || got == record.Slower {
 			t.Errorf("%v is at the end of the band, but %s", g, got)
@@ -109,7 +108,7 @@ func TestDecide(t *testing.T) {
 	}
 }
 
-// shifting returns 25 rounds of a gain whose time changes by a sixth in the middle, with noise of 1 %.
+// shifting returns 25 rounds whose times change by a sixth in the middle.
 func shifting(gain float64, seed uint64) Part {
 	rng := rand.New(rand.NewPCG(seed, 1))
 	p := Part{}
@@ -123,7 +122,7 @@ func shifting(gain float64, seed uint64) Part {
 	return p
 }
 
-// TestGainFarBeyondNoise: a gain far larger than the spread is claimed although the rounds are correlated.
+// TestGainFarBeyondNoise: a large gain is claimed although the rounds are correlated.
 func TestGainFarBeyondNoise(t *testing.T) {
 	for gain, want := range map[float64]record.Verdict{4.4: record.Faster, 1 / 4.4: record.Slower, 1.5: record.Undecided, 1.1: record.Undecided, 1: record.Undecided} {
 		for seed := range uint64(100) {
@@ -172,7 +171,7 @@ func TestJudgeAll(t *testing.T) {
 	}
 }
 
-// TestJudgeAllControlsChance: p = 0.046 is claimed alone, but not among a hundred.
+// TestJudgeAllControlsChance: p = 0.046 is significant alone, but not among a hundred.
 func TestJudgeAllControlsChance(t *testing.T) {
 	x := BandedRatio{steady(1.05*math.Exp(0.02), 0.01), 0.05}
 	if got := JudgeAll([]BandedRatio{x})[0]; got != record.Slower {
@@ -188,8 +187,7 @@ func TestJudgeAllControlsChance(t *testing.T) {
 	}
 }
 
-// TestDecidedBand: with this band, nine of ten comparisons of equal programs give "same"; with half of it, at most half
-// do.
+// TestDecidedBand: with this band, nine of ten comparisons of equal programs give "same".
 func TestDecidedBand(t *testing.T) {
 	const sessions, spread, pairs = 12, 0.02, 2000
 	band, rng := DecidedBand(sessions, spread), rand.New(rand.NewPCG(1, 0))
@@ -217,7 +215,7 @@ func TestDecidedBand(t *testing.T) {
 	}
 }
 
-// TestSessionsFor: the number of sessions is enough, and one fewer is not.
+// TestSessionsFor: the number suffices, and a smaller number does not.
 func TestSessionsFor(t *testing.T) {
 	for _, half := range []float64{0.02, 0.01, 0.005, 0.004} {
 		e := steady(1, 0.012/normal95)

@@ -30,7 +30,6 @@ func TestMedianInterval(t *testing.T) {
 	}
 }
 
-// TestIndependentRatioCovers: this holds even for one session on each side, because the spread is given.
 func TestIndependentRatioCovers(t *testing.T) {
 	const trials, truth = 2000, 1.05
 	for _, sessions := range []int{1, 3, 6} {

@@ -34,7 +34,7 @@ func TestLossIsAgainstTheBest(t *testing.T) {
 	}
 }
 
-// under holds two routings: a is best under the first, b under the second, and c under neither.
+// under holds the times under two routings.
 var under = []Effects{
 	times(map[string]float64{"a": 1, "b": 2, "c": 1.2, "d": 1}),
 	times(map[string]float64{"a": 3, "b": 1, "c": 1.1, "e": 1}),
@@ -77,7 +77,7 @@ func TestMinimax(t *testing.T) {
 			t.Errorf("%s: %d at %v, want %d at %v", c.name, got, worst, c.want, c.worst)
 		}
 	}
-	// A loss exactly at the band counts as within the band.
+	// A loss equal to the band is within the band.
 	two := []Effects{times(map[string]float64{"x": 1, "y": 1.5})}
 	if got, _ := Minimax(two, []string{"y", "x"}, 0.5); got != 0 {
 		t.Errorf("at the band: %d", got)

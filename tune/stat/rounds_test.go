@@ -29,7 +29,7 @@ func TestQuantiles(t *testing.T) {
 	}
 }
 
-// TestPolishRecoversItemsAndRounds: one outlier changes nothing.
+// TestPolishRecoversItemsAndRounds: one outlier has no effect.
 func TestPolishRecoversItemsAndRounds(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		items, rounds := rapid.IntRange(3, 8).Draw(t, "items"), rapid.IntRange(6, 12).Draw(t, "rounds")
@@ -79,7 +79,6 @@ func TestPairedRatioCovers(t *testing.T) {
 	}
 }
 
-// TestPolishNeedsItsAnchor: the anchor alone joins the groups of rounds.
 func TestPolishNeedsItsAnchor(t *testing.T) {
 	var obs []Obs
 	for round := range 12 {
@@ -103,7 +102,7 @@ func TestPairedRatioOfFew(t *testing.T) {
 	if i := PairedRatio([]float64{1}, []float64{0}); i.Mid != math.E || !math.IsNaN(i.Low) || !math.IsNaN(i.High) {
 		t.Errorf("of one round: %v", i)
 	}
-	// Two equal rounds show no spread; this does not prove that there is none.
+	// Two equal rounds do not prove that there is no spread.
 	if i := PairedRatio([]float64{0.02, 0.02}, []float64{0, 0}); i.Low > 1 || i.High < 1.04 || Judge(i, 0.01) != record.Undecided {
 		t.Errorf("of two rounds: %v", i)
 	}
@@ -123,7 +122,7 @@ func TestLimitsOfWarnings(t *testing.T) {
 	if got := Drift(rising[:8]); got != 0 {
 		t.Errorf("below nine readings: drift %v", got)
 	}
-	if got := Drift([]float64{1, 1, 9, 1, 5, 5, 5, 2, 2, 2, 7}); got != 1 { // each third has three readings
+	if got := Drift([]float64{1, 1, 9, 1, 5, 5, 5, 2, 2, 2, 7}); got != 1 {
 		t.Errorf("of eleven readings: drift %v", got)
 	}
 	ten := []float64{1, 1.001, 1, 1.001, 1, 1.001, 1, 1.001, 1, 40}

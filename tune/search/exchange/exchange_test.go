@@ -28,7 +28,6 @@ func readSpace(t *testing.T, path string) *Space {
 	return s
 }
 
-// TestBothFormatsGiveTheSameSpace: the two files come from one measurement.
 func TestBothFormatsGiveTheSameSpace(t *testing.T) {
 	t4, cache := readSpace(t, t4File), readSpace(t, cacheFile)
 	if len(t4.Points) != 74 || len(cache.Points) != 74 {
@@ -73,8 +72,7 @@ func TestUnitsAreSeconds(t *testing.T) {
 	}
 }
 
-// TestTimesAreCompared: in the T4 file most times differ from the mean of the runs, such as 46.3 ms for runs of 43.6
-// ms.
+// TestTimesAreCompared: most times in the T4 file differ from the mean of their runs.
 func TestTimesAreCompared(t *testing.T) {
 	if n := readSpace(t, t4File).Inconsistent; n < 20 {
 		t.Errorf("%d times differ in the T4 file, want 20 or more", n)

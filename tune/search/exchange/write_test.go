@@ -55,7 +55,7 @@ func TestWrittenIsRead(t *testing.T) {
 	}
 }
 
-// TestCacheIsWhole: Kernel Tuner's simulation mode wants an entry for each combination of values.
+// TestCacheIsWhole: Kernel Tuner's simulation needs an entry for every combination.
 func TestCacheIsWhole(t *testing.T) {
 	var b bytes.Buffer
 	if err := small().WriteCache(&b, "GPU", "kernel"); err != nil {

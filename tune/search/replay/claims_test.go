@@ -11,9 +11,8 @@ import (
 	"github.com/epbench/epbench/tune/stat"
 )
 
-// TestClaimsOverSessions: all configs are equally fast, so each claim of a gain is false. At most 5 % of the searches
-// claim a gain, and at least 93 % of the intervals contain 1, the true gain. The figures of docs/intervals.md come from
-// epbench replay claims --replays 2000.
+// TestClaimsOverSessions: all configs are equally fast. At most 5 % of the searches claim a gain, and at
+// least 93 % of the intervals contain 1.
 func TestClaimsOverSessions(t *testing.T) {
 	simulates(t)
 	for _, c := range Scenarios() {
@@ -28,8 +27,7 @@ func TestClaimsOverSessions(t *testing.T) {
 	}
 }
 
-// TestClaimsOfOneSession checks the same two limits for searches of one session. They are kept only in the scenarios
-// whose noise does not differ between sessions.
+// TestClaimsOfOneSession checks the same limits where the noise is equal in all sessions.
 func TestClaimsOfOneSession(t *testing.T) {
 	simulates(t)
 	for _, c := range Scenarios() {
@@ -78,8 +76,7 @@ func rms(xs []float64) float64 {
 	return math.Sqrt(mean(squares))
 }
 
-// TestStability: the gains of a config differ by 2 % from session to session. Intervals from one session are too narrow
-// for this difference, and intervals from several sessions are wide enough.
+// TestStability: sessions differ by 2 %. Intervals from one session are too narrow for this difference.
 func TestStability(t *testing.T) {
 	rng := rand.New(rand.NewPCG(5, 1))
 	var log []record.Result

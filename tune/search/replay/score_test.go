@@ -44,8 +44,7 @@ func TestBaseline(t *testing.T) {
 	}
 }
 
-// TestScoreOfKnownSearches: the best config from the start scores 1, the baseline's own curve 0, and only the slowest
-// config less than 0.
+// TestScoreOfKnownSearches: the best config scores 1, the baseline 0, and the slowest config less than 0.
 func TestScoreOfKnownSearches(t *testing.T) {
 	b := hundred(t).Baseline()
 	var own []step
@@ -72,7 +71,7 @@ func TestScoreOfKnownSearches(t *testing.T) {
 func TestSearchesBeatRandomSearch(t *testing.T) {
 	simulates(t)
 	m := hundred(t)
-	for i := range m.Truth { // times that grow with i are easy to learn
+	for i := range m.Truth { // easy to learn
 		m.Truth[i] = (1 + float64(i)/10) / 1e3
 	}
 	s := Study{Strategy: search.DefaultStrategy, Replays: 10, Protocol: search.OnGPU(), Seed: 1}

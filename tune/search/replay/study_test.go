@@ -30,7 +30,7 @@ func study(t *testing.T, s Study, draw func(int) *Model) Report {
 
 func synthetic(i int) *Model { return Synthetic(SyntheticNoise(0.02), uint64(i)) }
 
-// simulates skips a simulation in short runs and under the race detector: it takes minutes and has one goroutine.
+// simulates skips a slow simulation in short runs and under the race detector.
 func simulates(t *testing.T) {
 	t.Helper()
 	if testing.Short() {
@@ -38,7 +38,6 @@ func simulates(t *testing.T) {
 	}
 }
 
-// TestOnce: such a study makes the first searches of the usual study.
 func TestOnce(t *testing.T) {
 	s := Study{Strategy: search.DefaultStrategy, Budget: 10, Replays: 3, Seed: 1}
 	twice := study(t, s, synthetic)
@@ -60,7 +59,6 @@ func TestOnce(t *testing.T) {
 	}
 }
 
-// TestRaceReachesItsTargets: loss 0.35 %, flips 40 %, bias 0.2 %.
 func TestRaceReachesItsTargets(t *testing.T) {
 	simulates(t)
 	t.Parallel()
@@ -70,7 +68,6 @@ func TestRaceReachesItsTargets(t *testing.T) {
 	}
 }
 
-// TestDefaultStrategyReachesItsTargets: with three kernels the loss is at most 2 % with 50 configs and 0.5 % with 155.
 func TestDefaultStrategyReachesItsTargets(t *testing.T) {
 	simulates(t)
 	for budget, most := range map[int]float64{50: 0.02, 155: 0.005} {
@@ -117,7 +114,6 @@ func TestFalseClaims(t *testing.T) {
 	t.Logf("%.2f %% of 2,000 searches claim a gain", 100*r.FalseFaster)
 }
 
-// TestIdenticalKernelsAreNotFaster: the same with more configs, and with any noise.
 func TestIdenticalKernelsAreNotFaster(t *testing.T) {
 	simulates(t)
 	for _, sigma := range []float64{0.005, 0.01, 0.02} {
@@ -132,7 +128,6 @@ func TestIdenticalKernelsAreNotFaster(t *testing.T) {
 	}
 }
 
-// TestFalseConfirmations: the same for a proposed config that equals the default.
 func TestFalseConfirmations(t *testing.T) {
 	simulates(t)
 	for _, sigma := range []float64{0.005, 0.01, 0.02} {
@@ -164,7 +159,7 @@ func TestFalseConfirmations(t *testing.T) {
 	}
 }
 
-// TestTimeIsKept: every strategy exceeds its time by at most a twentieth, and uses half of it or the whole space.
+// TestTimeIsKept: a strategy takes at most 5 % more than its time.
 func TestTimeIsKept(t *testing.T) {
 	simulates(t)
 	for _, name := range search.StrategyNames() {

@@ -11,16 +11,16 @@ import (
 // listening is a backend that compiles, and records announcements.
 type listening struct {
 	scripted
-	told []ep.Problem // of each announcement
-	ran  int          // Run calls before the last announcement
-	all  int          // announced configs
+	told []ep.Problem
+	ran  int // Run calls before the last announcement
+	all  int // announced configs
 }
 
 func (b *listening) Precompile(p ep.Problem, configs []ep.Config) {
 	b.told, b.ran, b.all = append(b.told, p), b.Runs, b.all+len(configs)
 }
 
-// TestAnnounced: each op is announced twice: the configs of the first searches, then every combination of compile-time
+// TestAnnounced: the configs of the first searches are announced first, then all combinations of compile-time
 // values.
 func TestAnnounced(t *testing.T) {
 	b := &listening{scripted: scripted{Sigma: 0.01}}
@@ -44,7 +44,7 @@ func TestComparisonsAreAnnounced(t *testing.T) {
 	}
 }
 
-// TestCompiled: each combination of compile-time values is listed once, if the rules allow it.
+// TestCompiled: each legal combination of compile-time values is listed once.
 func TestCompiled(t *testing.T) {
 	known := []kernels.Kernel{{Name: "k", Params: []kernels.Param{
 		{Name: "threads", Binding: kernels.Launch}, {Name: "algo", Binding: kernels.Compile}, {Name: "lanes", Binding: kernels.Compile},

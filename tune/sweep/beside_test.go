@@ -10,7 +10,7 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// phasedBackend is scripted, with dispatch kernels that can split their phases.
+// phasedBackend is a `scripted` backend whose dispatch kernels can split their phases.
 type phasedBackend struct{ scripted }
 
 func (b *phasedBackend) Kernels() []kernels.Kernel {
@@ -30,7 +30,8 @@ func (b *phasedBackend) Kernels() []kernels.Kernel {
 	return all
 }
 
-// TestPhasesAreSearchedBeside: without a product, split phases are tried only if --param gives them.
+// TestPhasesAreSearchedBeside: split phases are tried if a matrix product runs beside the call, or if --param
+// gives them.
 func TestPhasesAreSearchedBeside(t *testing.T) {
 	alone := ep.Problem{Op: ep.Dispatch, Mode: ep.Graph, Ranks: 2, Nodes: 1, Hidden: 512, Experts: 32, TopK: 4, Tokens: 16, MaxTokens: 16,
 		Dispatch: ep.BF16, Combine: ep.BF16}
@@ -72,7 +73,7 @@ func TestPhasesAreSearchedBeside(t *testing.T) {
 	}
 }
 
-// TestSweepBeside: a config with a small cost is found although none is faster without the product.
+// TestSweepBeside: with a matrix product beside the calls, the sweep finds the config of the lowest cost.
 func TestSweepBeside(t *testing.T) {
 	dir := t.TempDir()
 	o := options(t, "dispatch", []int{1, 16}, "uniform")

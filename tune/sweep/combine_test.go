@@ -6,7 +6,7 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// TestCombineIsSearchedOnce: with the second dispatch dtype only the first winner and the default are measured.
+// TestCombineIsSearchedOnce: with a second dispatch dtype, combine is not searched again.
 func TestCombineIsSearchedOnce(t *testing.T) {
 	o := options(t, "combine", []int{16}, "uniform")
 	o.Problems[0].Hidden = 128

@@ -9,8 +9,8 @@ import (
 	"github.com/epbench/epbench/tune/record"
 )
 
-// compromised returns a backend on which each routing has thirty fast configs. The config sms=62 is slower than these
-// under both routings, so it reaches no finals.
+// compromised returns a backend with thirty fast configs for each routing. Under both, sms=62 is slower and
+// reaches no finals.
 func compromised() *scripted {
 	b := &scripted{Sigma: 0.002}
 	for n := range 62 {
@@ -36,8 +36,8 @@ func compromiseOptions(t *testing.T) *Options {
 	return o
 }
 
-// TestCompromise: the row for all routings may have a config that no search chose. The sweep measures this config under
-// every routing, and compares its answers with the oracle.
+// TestCompromise: a config that no search chose may get the row for all routings. The sweep measures and
+// verifies this config under every routing.
 func TestCompromise(t *testing.T) {
 	dir := t.TempDir()
 	out := mustSweep(t, compromised(), compromiseOptions(t), dir)
@@ -96,12 +96,12 @@ func TestInterruptedCompromise(t *testing.T) {
 	}
 }
 
-// TestCrossingCorrectsADecision: under uniform, the search measures the fastest config as slow. The crossing measures
-// the winner of every routing under all routings, and here measures this config as fast. Decision and row then take it.
+// TestCrossingCorrectsADecision: the search measures the fastest config as slow, and the crossing as fast.
+// The row takes this config.
 func TestCrossingCorrectsADecision(t *testing.T) {
 	for name, c := range map[string]struct {
-		share float64 // time of sms=62 after the search under uniform, as a share of the default's time
-		sms   int     // sms of the config in the row; 0 means the config that the search chose
+		share float64 // time of sms=62, relative to the default
+		sms   int     // of the row; 0: the search's choice
 	}{"faster than the winner": {0.4, 62}, "within the band": {0.498, 0}} {
 		b := compromised()
 		others, calls := b.Truth, 0
@@ -110,7 +110,7 @@ func TestCrossingCorrectsADecision(t *testing.T) {
 				return others(p, routing, cfg)
 			}
 			if routing == "uniform" {
-				if calls++; calls <= 12*p.Ranks { // warming up and ten rounds of the grid
+				if calls++; calls <= 12*p.Ranks { // warm-up and ten rounds
 					return 100e-6
 				}
 				return c.share * 100e-6
@@ -137,8 +137,7 @@ func TestCrossingCorrectsADecision(t *testing.T) {
 	}
 }
 
-// TestUndecidedTakesNoRow: a config gets no row if no search decides that it is faster than the default, although its
-// mean time is shorter.
+// TestUndecidedTakesNoRow: an undecided config gets no row, although its mean time is shorter.
 func TestUndecidedTakesNoRow(t *testing.T) {
 	o := options(t, "dispatch", []int{16}, "uniform", "zipf:1.0")
 	o.Strategy = "grid"

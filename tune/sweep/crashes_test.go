@@ -10,7 +10,7 @@ import (
 	"github.com/epbench/epbench/tune/record"
 )
 
-// crashAbove makes a backend whose dispatch crashes above this number of tokens.
+// crashAbove returns a backend whose dispatch crashes above `tokens` tokens.
 func crashAbove(tokens int) *scripted {
 	return &scripted{OnVerify: func(c call) (int, error) {
 		if c.Problem.Op == ep.Dispatch && c.Problem.Tokens > tokens {
@@ -20,7 +20,7 @@ func crashAbove(tokens int) *scripted {
 	}}
 }
 
-// TestDefaultsCrash: a sweep ends after the third default that crashes, and goes on if these configs are retried.
+// TestDefaultsCrash: a sweep ends after the third default that crashes.
 func TestDefaultsCrash(t *testing.T) {
 	o := options(t, "dispatch,combine", []int{1, 4, 16, 64, 256}, "uniform", "zipf:1.5")
 	b := crashAbove(0)
@@ -54,8 +54,7 @@ func TestDefaultsCrash(t *testing.T) {
 	}
 }
 
-// TestSkipAfterCrashes: of 3 token counts x 2 routings above 4 tokens, three searches of dispatch crash and three are
-// skipped. All searches of combine run.
+// TestSkipAfterCrashes: after three crashes of dispatch, its other searches are skipped.
 func TestSkipAfterCrashes(t *testing.T) {
 	o := options(t, "dispatch,combine", []int{1, 4, 16, 64, 256}, "uniform", "zipf:1.5")
 	b := crashAbove(4)

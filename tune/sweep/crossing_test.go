@@ -8,7 +8,7 @@ import (
 	"github.com/epbench/epbench/tune/record"
 )
 
-// ranOn runs a sweep on a clock that reads `empty` seconds for an empty kernel.
+// ranOn runs a sweep with a clock that reads `empty` seconds for an empty kernel.
 func ranOn(t *testing.T, b *scripted, o *Options, empty float64) *Summary {
 	t.Helper()
 	p := planOf(t, b, o)
@@ -25,7 +25,7 @@ func ranOn(t *testing.T, b *scripted, o *Options, empty float64) *Summary {
 	return out
 }
 
-// beside puts a matrix product beside all problems.
+// beside adds a matrix product to all problems.
 func beside(o *Options) *Options {
 	for i := range o.Problems {
 		o.Problems[i].Beside, o.Problems[i].Objective = "copy", ep.BesideProduct
@@ -40,7 +40,7 @@ func TestCrossingKeepsHostBound(t *testing.T) {
 		if routing == "uniform" {
 			return quiet(p, routing, c)
 		}
-		return 10 * quiet(p, routing, c) // far from an empty kernel
+		return 10 * quiet(p, routing, c) // far slower than an empty kernel
 	}
 	for _, s := range ranOn(t, b, exactOptions(t, []int{16}, "uniform", "zipf:1.5"), 95e-6).Run.Searches {
 		if bound := s.Decision.Cause == record.HostBound; bound != (s.Routing == "uniform") || bound && s.Decision.Crossed {
@@ -49,12 +49,12 @@ func TestCrossingKeepsHostBound(t *testing.T) {
 	}
 }
 
-// TestCostsAreNotHostBound: a cost may be as short as an empty kernel, and another config may cost less.
+// TestCostsAreNotHostBound: a cost near the time of an empty kernel is not host-bound.
 func TestCostsAreNotHostBound(t *testing.T) {
 	b := exact(nil)
 	b.Truth = func(_ ep.Problem, _ string, c ep.Config) float64 {
 		if c.Int("sms") == 32 {
-			return 0.5e-6 // the call takes 20 us
+			return 0.5e-6
 		}
 		return 2.2e-6
 	}
@@ -64,7 +64,7 @@ func TestCostsAreNotHostBound(t *testing.T) {
 	}
 }
 
-// TestCrossingCostsAreTheWinners: recorded times are those of the newly chosen config.
+// TestCrossingCostsAreTheWinners: the recorded cost is that of the config chosen after the crossing.
 func TestCrossingCostsAreTheWinners(t *testing.T) {
 	b := compromised()
 	others, calls := b.Truth, 0
@@ -73,7 +73,7 @@ func TestCrossingCostsAreTheWinners(t *testing.T) {
 			return others(p, routing, cfg)
 		}
 		if calls++; routing == "uniform" && calls <= 12*p.Ranks {
-			return 100e-6 // looks slow in the search
+			return 100e-6
 		}
 		return 40e-6
 	}

@@ -13,7 +13,7 @@ import (
 	"github.com/epbench/epbench/tune/search"
 )
 
-// confirming reports whether a call comes after the second comparison with the oracle.
+// confirming reports whether a call follows the second comparison with the oracle.
 func confirming(c call) bool { return c.Verify >= 2 }
 
 func TestFailedChallengerMakesNoPairs(t *testing.T) {
@@ -44,7 +44,7 @@ func TestFailedChallengerMakesNoPairs(t *testing.T) {
 	}
 }
 
-// TestWrongDefault: a default that is wrong after timing leaves no decision and no table.
+// TestWrongDefault: if the default is wrong after timing, there is no decision and no table.
 func TestWrongDefault(t *testing.T) {
 	b := &scripted{Sigma: 0.005, OnVerify: func(c call) (int, error) {
 		if c.Config.Int("sms") == 8 && c.Config.Str("threads") == "256" && c.Runs > 5 {
@@ -59,7 +59,7 @@ func TestWrongDefault(t *testing.T) {
 	}
 }
 
-// TestDefaultFailsWhileCrossing: new configs stay unmeasured, and rows are written.
+// TestDefaultFailsWhileCrossing: rows are written although the default fails.
 func TestDefaultFailsWhileCrossing(t *testing.T) {
 	b := compromised()
 	truth, runs := b.Truth, map[string]int{}
@@ -67,7 +67,7 @@ func TestDefaultFailsWhileCrossing(t *testing.T) {
 		if c.Int("sms") == 62 && c.Str("threads") == "256" {
 			runs[routing]++
 		}
-		if c.Int("sms") == 8 && c.Str("threads") == "256" && runs[routing] > 4*11 { // 4 ranks; a grid runs each config 11 times
+		if c.Int("sms") == 8 && c.Str("threads") == "256" && runs[routing] > 4*11 { // 4 ranks, 11 runs in a grid
 			return math.NaN()
 		}
 		return truth(p, routing, c)
@@ -83,7 +83,7 @@ func TestDefaultFailsWhileCrossing(t *testing.T) {
 	}
 }
 
-// TestCompromiseOfOneClass: the row of the class and the row for all routings both take the compromise.
+// TestCompromiseOfOneClass: both rows take the compromise.
 func TestCompromiseOfOneClass(t *testing.T) {
 	b := compromised()
 	truth := b.Truth
@@ -103,8 +103,7 @@ func TestCompromiseOfOneClass(t *testing.T) {
 	}
 }
 
-// TestNothingIsComparedTwice: between two searches the default is compared with the oracle as often as any other
-// config.
+// TestNothingIsComparedTwice: the default is compared with the oracle as often as other configs.
 func TestNothingIsComparedTwice(t *testing.T) {
 	seen := map[string]int{}
 	b := &scripted{Sigma: 0.002, OnVerify: func(c call) (int, error) {
@@ -169,7 +168,7 @@ func TestResumingStartsAnew(t *testing.T) {
 	}
 }
 
-// TestHostBoundIsNotHurried: if launch parameters cannot matter, no warning says that the search needs more time.
+// TestHostBoundIsNotHurried: a host-bound search gives no warning about its time.
 func TestHostBoundIsNotHurried(t *testing.T) {
 	s := prepared(t, &scripted{}, options(t, "dispatch", []int{16}, "uniform"))
 	c := s.searches[0]
@@ -178,7 +177,7 @@ func TestHostBoundIsNotHurried(t *testing.T) {
 	}
 	c.state = search.NewState(c.space, c.runner, search.Budget{}, c.dflt, c.required, nil)
 	c.result.Decision.Cause = record.Noisy
-	if _, err := c.runner.Measure(context.Background(), record.StageAA, []int{c.dflt}, 1); err != nil { // the runner then knows the clock
+	if _, err := c.runner.Measure(context.Background(), record.StageAA, []int{c.dflt}, 1); err != nil { // measures the clock
 		t.Fatal(err)
 	}
 	s.harness.empty = map[string]float64{"wall": 1e-5}
@@ -194,8 +193,7 @@ func TestHostBoundIsNotHurried(t *testing.T) {
 	}
 }
 
-// TestHalfMeasuredDecidesNothing: an interrupt came when only one of two neighbours' configs was measured between them.
-// Neither is preferred.
+// TestHalfMeasuredDecidesNothing: an interrupt leaves one of two configs unmeasured, so neither is preferred.
 func TestHalfMeasuredDecidesNothing(t *testing.T) {
 	b := &scripted{Sigma: 0.005}
 	s := prepared(t, b, options(t, "dispatch", []int{16, 1024}, "uniform"))

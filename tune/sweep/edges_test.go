@@ -7,7 +7,7 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// TestEdges: there is no warning if the kernel itself or the user sets the end.
+// TestEdges: there is no warning if the kernel or the user sets the end of a range.
 func TestEdges(t *testing.T) {
 	falling := func(_ ep.Problem, _ string, c ep.Config) float64 { return 1e-4 / float64(c.Int("sms")) }
 	rising := func(_ ep.Problem, _ string, c ep.Config) float64 { return 1e-6 * float64(c.Int("sms")) }

@@ -16,8 +16,8 @@ import (
 	"github.com/epbench/epbench/tune/stat"
 )
 
-// drifting returns a run whose times rise with every round of any side. Its config takes `us` microseconds, its default
-// twice as long.
+// drifting returns a run whose times rise with every round. The config takes `us` microseconds, and the
+// default twice as long.
 func drifting(t *testing.T, clock *atomic.Int64, us float64) (*InterleavedRun, *memory) {
 	b := &scripted{Sigma: 0.001, Truth: func(_ ep.Problem, _ string, c ep.Config) float64 {
 		if c.Key() == dfltKey {
@@ -57,7 +57,7 @@ func roundTimes(log *memory, key string) map[int]float64 {
 	return out
 }
 
-// TestInterleaveUnderDrift: the ratio of rounds with the same number does not include the drift.
+// TestInterleaveUnderDrift: the ratio does not include the drift.
 func TestInterleaveUnderDrift(t *testing.T) {
 	var clock atomic.Int64
 	a, logA := drifting(t, &clock, 10)
@@ -87,7 +87,7 @@ func TestInterleaveUnderDrift(t *testing.T) {
 	}
 }
 
-// TestInterleaveLosesOne: the other side runs all its rounds.
+// TestInterleaveLosesOne: if one side fails, the other side runs all its rounds.
 func TestInterleaveLosesOne(t *testing.T) {
 	faults := map[string]func(*scripted){
 		"hang: rank 1 waits": func(b *scripted) {
@@ -133,7 +133,7 @@ func TestInterleaveDefaultAlone(t *testing.T) {
 	}
 }
 
-// TestInterleaveChecksAtOnce: each side's first check ends after the other's has begun.
+// TestInterleaveChecksAtOnce: the first checks of both sides overlap in time.
 func TestInterleaveChecksAtOnce(t *testing.T) {
 	var clock atomic.Int64
 	a, _ := drifting(t, &clock, 10)

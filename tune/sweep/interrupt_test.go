@@ -11,8 +11,7 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// TestInterruptedSweepGoesOn: a sweep ends with the same rows however often it is interrupted, and measures nothing
-// twice.
+// TestInterruptedSweepGoesOn: an interrupted sweep ends with the same rows, and measures nothing twice.
 func TestInterruptedSweepGoesOn(t *testing.T) {
 	o := options(t, "dispatch,combine,pair", []int{1, 16}, "uniform", "zipf:1.5")
 	want := mustSweep(t, &scripted{}, o, t.TempDir())
@@ -28,8 +27,7 @@ func TestInterruptedSweepGoesOn(t *testing.T) {
 	noDuplicates(t, dir)
 }
 
-// interrupted runs a sweep in dir with more and more Run calls before the interrupt, until it ends. `stopped` is called
-// at each interrupt.
+// interrupted interrupts a sweep in `dir` after more and more Run calls, until the sweep ends.
 func interrupted(t *testing.T, backend func() *scripted, o *Options, dir string, stopped func(*Summary)) *Summary {
 	t.Helper()
 	for stop := 50; ; stop += 170 {
@@ -61,7 +59,7 @@ func sameRows(t *testing.T, got, want *Summary) {
 	}
 }
 
-// finished counts the rows of an interrupted sweep, whose configs must be those of the whole sweep.
+// finished counts the rows of an interrupted sweep. Their configs must be those of the whole sweep.
 func finished(t *testing.T, got, want *Summary) int {
 	t.Helper()
 	if got == nil || got.Table == nil {
@@ -78,7 +76,7 @@ func finished(t *testing.T, got, want *Summary) int {
 	return len(got.Table.Rows)
 }
 
-// TestInterruptedCrossing: without the crossing, each class keeps its winner, and there is no row for all routings.
+// TestInterruptedCrossing: without the crossing there is no row for all routings.
 func TestInterruptedCrossing(t *testing.T) {
 	ctx, cancel := context.WithCancel(context.Background())
 	o := compromiseOptions(t)
@@ -102,7 +100,7 @@ func TestInterruptedFinalsSpeakForAll(t *testing.T) {
 	others := b.Truth
 	b.Truth = func(p ep.Problem, routing string, c ep.Config) float64 {
 		if c.Int("sms") == 62 && c.Str("threads") == "256" {
-			return 50.5e-6 // the fastest config of each routing takes 50 us there, and 100 us under the other routing
+			return 50.5e-6 // the fastest config takes 50 us
 		}
 		return others(p, routing, c)
 	}

@@ -6,8 +6,7 @@ import (
 	"github.com/epbench/epbench/tune/table"
 )
 
-// TestRowsNameTheCountOfTheirTimes: a row of a tuned table may cover several measured token counts. Its times are those
-// of the count at which its config gains least over the default config, and the row names this count.
+// TestRowsNameTheCountOfTheirTimes: a row over several token counts names the count with the smallest gain.
 func TestRowsNameTheCountOfTheirTimes(t *testing.T) {
 	of := func(tokens int, gain float64) table.Evidence {
 		return table.Evidence{Tokens: []int{tokens}, Gain: gain, Median: float64(tokens)}
@@ -17,7 +16,7 @@ func TestRowsNameTheCountOfTheirTimes(t *testing.T) {
 		name string
 		got  table.Evidence
 		at   int
-		file int // timed_at
+		file int
 	}{
 		{"one count", mergeEvidence([]table.Evidence{of(8, 2)}), 8, 0},
 		{"one count, two routings", mergeEvidence([]table.Evidence{of(8, 2), of(8, 1.5)}), 8, 0},

@@ -9,8 +9,7 @@ import (
 	"github.com/epbench/epbench/tune/sweep/measure"
 )
 
-// TestNoTable: there is no table if no search decided, or if more than a quarter were too noisy. One noisy search that
-// decided is enough.
+// TestNoTable: there is no table if no search decided, or if more than a quarter were too noisy.
 func TestNoTable(t *testing.T) {
 	quiet, noisy := record.Band{Policy: 0.01, AA: 0.005}, record.Band{Policy: 0.01, AA: 0.02}
 	failed := record.Decision{Cause: record.Failed, Band: quiet}

@@ -12,7 +12,7 @@ import (
 	"github.com/epbench/epbench/workloads"
 )
 
-// TestBothWinners: dedup is twice as fast but reduces precision. One sweep makes a row at each precision.
+// TestBothWinners: one sweep makes a row at each precision.
 func TestBothWinners(t *testing.T) {
 	dir := t.TempDir()
 	b := &scripted{Sigma: 0.01, Truth: func(p ep.Problem, routing string, c ep.Config) float64 {
@@ -24,7 +24,7 @@ func TestBothWinners(t *testing.T) {
 	}}
 	o := options(t, "combine,pair", []int{16}, "uniform")
 	o.Precision = ep.Reduced
-	// A search at full precision does not measure a required config that reduces precision.
+	// This config reduces precision. Searches at full precision ignore it.
 	o.Space = spaceFile(t, `required: ["combine:algo=dedup,sms=8,threads=256"]`)
 	out := mustSweep(t, b, o, dir)
 	if out.Table == nil {
@@ -48,7 +48,7 @@ func TestBothWinners(t *testing.T) {
 	}
 }
 
-// TestShortSearches: a search of only required candidates still tries an algorithm that reduces precision.
+// TestShortSearches: a short search still tries an algorithm that reduces precision.
 func TestShortSearches(t *testing.T) {
 	b := &scripted{Sigma: 0.005, Truth: func(p ep.Problem, routing string, c ep.Config) float64 {
 		s := landscape(p, routing, c)
@@ -67,7 +67,7 @@ func TestShortSearches(t *testing.T) {
 	}
 }
 
-// TestShortPairs: a search of only required candidates tries the best dispatch with the best combine.
+// TestShortPairs: a short search tries the best dispatch with the best combine.
 func TestShortPairs(t *testing.T) {
 	o := options(t, "pair", []int{16}, "uniform")
 	o.Evaluations, o.Strategy = 1, "bayes"
@@ -112,7 +112,7 @@ func TestOverlappedPairs(t *testing.T) {
 	}
 }
 
-// TestBoundedDefaults: a search tries the config that a kernel chooses with that many SMs.
+// TestBoundedDefaults: a search tries the config that a kernel chooses within the bound on SMs.
 func TestBoundedDefaults(t *testing.T) {
 	o := options(t, "dispatch", []int{16}, "uniform")
 	o.Evaluations, o.MaxSMs = 1, 20
@@ -123,8 +123,7 @@ func TestBoundedDefaults(t *testing.T) {
 	}
 }
 
-// TestBoundHoldsForAll: not even the default takes more SMs than --max-sms. A row that keeps the default lists its
-// values.
+// TestBoundHoldsForAll: even the default keeps to --max-sms, and its row lists its values.
 func TestBoundHoldsForAll(t *testing.T) {
 	for name, truth := range map[string]func(ep.Problem, string, ep.Config) float64{
 		"the default stays":   func(ep.Problem, string, ep.Config) float64 { return 50e-6 },
@@ -155,7 +154,7 @@ func TestBoundHoldsForAll(t *testing.T) {
 	}
 }
 
-// TestIncumbentsAreMeasured: a search beside a product also measures rows without one.
+// TestIncumbentsAreMeasured: a search beside a product also measures rows without a product.
 func TestIncumbentsAreMeasured(t *testing.T) {
 	for _, beside := range []bool{false, true} {
 		t.Run(fmt.Sprintf("beside=%v", beside), func(t *testing.T) { incumbentsAreMeasured(t, beside) })
@@ -208,7 +207,7 @@ func (f *fed) Kernels() []kernels.Kernel {
 	return ks
 }
 
-// TestOtherWorkIsNoCandidate: such a row would win only because the caller does the cast.
+// TestOtherWorkIsNoCandidate: a row that leaves the cast to the caller is no candidate.
 func TestOtherWorkIsNoCandidate(t *testing.T) {
 	o := options(t, "dispatch", []int{16}, "uniform")
 	o.Strategy = "grid"
@@ -250,7 +249,7 @@ func (g *greedy) Kernels() []kernels.Kernel {
 	return append(ks, whole)
 }
 
-// TestDTypesTellEachOther: the winner in one dtype is a candidate in the next.
+// TestDTypesTellEachOther: the winner with one dtype is a candidate for the next dtype.
 func TestDTypesTellEachOther(t *testing.T) {
 	o := options(t, "dispatch", []int{16}, "uniform")
 	o.Problems[0].Hidden = 128 // fp8 needs a multiple of 128

@@ -43,7 +43,7 @@ func TestRowsClaimWhatHoldsBetween(t *testing.T) {
 	}
 }
 
-// TestDefaultBetweenTwoWinners: if the default is fastest at a token count between them, that count keeps it.
+// TestDefaultBetweenTwoWinners: a token count at which the default is fastest keeps the default.
 func TestDefaultBetweenTwoWinners(t *testing.T) {
 	o := options(t, "dispatch", []int{16, 1024}, "uniform")
 	o.Strategy = "grid"

@@ -10,8 +10,7 @@ import (
 	"github.com/epbench/epbench/tune/sweep/measure"
 )
 
-// TestRefusedSessions: one refused workload of many fails its search. If it is the only one, or two in a row, the sweep
-// ends. Each session is asked for twice.
+// TestRefusedSessions: a refused workload fails its search. Two refused workloads in a row end the sweep.
 func TestRefusedSessions(t *testing.T) {
 	refusal := errors.New("ranks: GPU 0 cannot address GPU 1")
 	for name, c := range map[string]struct {

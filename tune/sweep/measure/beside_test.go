@@ -16,7 +16,7 @@ import (
 type beside struct {
 	fake
 	lacks bool // the worker runs no products
-	moody bool // the product alone takes another time in each run
+	moody bool // the product's time varies between runs
 	folds []int
 }
 
@@ -59,7 +59,7 @@ func besideRunner(t *testing.T, b *beside) (*Runner, *kept) {
 	return r, log
 }
 
-// TestBesideIsRecorded: a line holds the times of its costs. The fold follows from a call without the product.
+// TestBesideIsRecorded: a line holds the times of its costs.
 func TestBesideIsRecorded(t *testing.T) {
 	b := &beside{}
 	r, log := besideRunner(t, b)
@@ -82,13 +82,13 @@ func TestBesideIsRecorded(t *testing.T) {
 	}
 }
 
-// TestFailureBesideIsRead: if a candidate fails in its rounds, the log has none of them.
+// TestFailureBesideIsRead: the log has no rounds of a candidate that failed.
 func TestFailureBesideIsRead(t *testing.T) {
 	b := &beside{}
 	runs := 0
 	b.onRun = func(c ep.Config) error {
 		if c.Int("sms") == 4 {
-			if runs++; runs == 3 { // the second timed round; the first run was the warm-up
+			if runs++; runs == 3 { // the second timed round
 				return kernels.Failf(ep.Hang, "rank 1 waited for rank 2")
 			}
 		}
@@ -124,8 +124,7 @@ func TestBesideMustMatchTheProblem(t *testing.T) {
 	}
 }
 
-// TestCostsShareTheProductAlone: all costs of a block subtract the same time. Each config's own reading stays in its
-// line.
+// TestCostsShareTheProductAlone: all costs of a block subtract the same time of the product.
 func TestCostsShareTheProductAlone(t *testing.T) {
 	r, log := besideRunner(t, &beside{moody: true})
 	if _, err := r.Measure(context.Background(), record.StageScreen, live, 3); err != nil {

@@ -31,7 +31,7 @@ func (k *kept) Append(block []record.Result, wall float64) error {
 	return k.err
 }
 
-// runner returns a Runner for five configs of a fake backend, with the default at 2.
+// runner returns a Runner for five configs. Config 2 is the default.
 func runner(t *testing.T, b *fake, spec string, seed uint64) (*Runner, *kept) {
 	t.Helper()
 	p := ep.Problem{Op: ep.Dispatch, Mode: ep.Eager, Ranks: 4, Nodes: 1, Hidden: 64, Experts: 16, TopK: 2, Tokens: 16, MaxTokens: 16, Dispatch: ep.BF16, Combine: ep.BF16}
@@ -66,7 +66,7 @@ func orders(t *testing.T, spec string, seed uint64, stage record.Stage, rounds i
 	if _, err := r.Measure(context.Background(), stage, live, rounds); err != nil {
 		t.Fatal(err)
 	}
-	ran = ran[len(ran)-rounds*len(live):] // after warming up and folding
+	ran = ran[len(ran)-rounds*len(live):] // without warm-up and folding
 	return slices.Collect(slices.Chunk(ran, len(live)))
 }
 
@@ -80,7 +80,7 @@ func TestCoarser(t *testing.T) {
 	}
 }
 
-// TestEveryRoundIsBalanced: the next round has the reverse order; the round after it is drawn anew.
+// TestEveryRoundIsBalanced: every second round reverses the order of the round before it.
 func TestEveryRoundIsBalanced(t *testing.T) {
 	const rounds = 40
 	got := orders(t, "uniform", 1, record.StageScreen, rounds)
@@ -183,7 +183,7 @@ func TestFailures(t *testing.T) {
 	runs := 0
 	b := &fake{onRun: func(c ep.Config) error {
 		if c.Int("sms") == 4 {
-			if runs++; runs == 4 { // the third timed round; the first run was the warm-up
+			if runs++; runs == 4 { // the third timed round
 				return kernels.Failf(ep.Hang, "rank 1 waited for rank 2")
 			}
 		}
@@ -209,7 +209,6 @@ func TestFailures(t *testing.T) {
 	}
 }
 
-// TestUnbelievableTimes: times that are missing, zero, negative or infinite are refused.
 func TestUnbelievableTimes(t *testing.T) {
 	for name, rounds := range map[string][][]float64{
 		"none": {}, "two": {{1}, {1}}, "of no rank": {{}}, "zero": {{1, 0}}, "negative": {{-1}}, "endless": {{math.Inf(1)}}, "no number": {{math.NaN()}},
@@ -234,7 +233,7 @@ func TestLostSession(t *testing.T) {
 	}{{"once", 1, nil}, {"twice", 2, ErrLost}} {
 		runs, losses := 0, 0
 		b := &fake{onRun: func(ep.Config) error {
-			if runs++; runs >= 20 && losses < c.losses { // in the rounds, after warming up and folding
+			if runs++; runs >= 20 && losses < c.losses { // after the warm-up
 				losses++
 				return gone
 			}
@@ -259,7 +258,7 @@ func TestLostSession(t *testing.T) {
 	}
 }
 
-// TestRecordedBlocks: a block of the log must have the candidates that would be measured now.
+// TestRecordedBlocks: a recorded block is used only if its candidates are those of the new block.
 func TestRecordedBlocks(t *testing.T) {
 	b := &fake{sigma: 0.1, wrong: func(c ep.Config) int {
 		if c.Int("sms") == 64 {

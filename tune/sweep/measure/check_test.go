@@ -11,12 +11,12 @@ import (
 	"github.com/epbench/epbench/workloads"
 )
 
-// divided is a fake backend. The host's part of its first comparison ends only after the second candidate was verified.
+// divided is a fake backend whose first comparison ends only after the second candidate was verified.
 type divided struct {
 	*fake
 	verified int
 	second   chan struct{}
-	late     bool // the second was not verified within a minute
+	late     bool // not verified within a minute
 }
 
 func (d *divided) Open(ctx context.Context, w *workloads.Workload) (kernels.Session, error) {
@@ -43,7 +43,7 @@ func (d *divided) StartVerify(ctx context.Context, c ep.Config) (rest func() ker
 	}, nil
 }
 
-// TestDividedComparison: the host's part of a comparison runs while the next candidate is verified.
+// TestDividedComparison: the host compares while the next candidate is verified.
 func TestDividedComparison(t *testing.T) {
 	wrong := 0
 	d := &divided{fake: &fake{}, second: make(chan struct{})}

@@ -8,7 +8,7 @@ import (
 	"github.com/epbench/epbench/tune/search"
 )
 
-// TestOneFold: a candidate runs with one fold only, because each fold needs a graph.
+// TestOneFold: all runs of a candidate have the same fold.
 func TestOneFold(t *testing.T) {
 	b := &fake{seconds: 1e-5}
 	r, _ := runner(t, b, "uniform", 1)

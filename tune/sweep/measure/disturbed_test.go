@@ -9,8 +9,7 @@ import (
 	"github.com/epbench/epbench/tune/record"
 )
 
-// TestDisturbedLine: a config is unstable if every round reads kernels.LeastReading. The clock reads this if alignments
-// took the whole time.
+// TestDisturbedLine: a config is unstable if every round reads kernels.LeastReading.
 func TestDisturbedLine(t *testing.T) {
 	for seconds, want := range map[float64]ep.Status{kernels.LeastReading: ep.Unstable, 20e-6: ep.OK} {
 		r, log := runner(t, &fake{seconds: seconds}, "uniform", 1)

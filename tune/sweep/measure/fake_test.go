@@ -17,7 +17,7 @@ type fake struct {
 	sigma           float64 // relative noise
 	onOpen          func() error
 	onRun           func(ep.Config) error
-	wrong           func(ep.Config) int // rows, of 16
+	wrong           func(ep.Config) int // wrong rows of 16
 	opened          int                 // sessions
 	folds           map[string][]int    // by config
 	rng             *rand.Rand

@@ -7,7 +7,7 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// TestStagesOfAConfig: a worker reports stages once, and later rounds of the config get them too.
+// TestStagesOfAConfig: stages that a worker reports once hold for all later rounds.
 func TestStagesOfAConfig(t *testing.T) {
 	r := &Runner{}
 	a, b := ep.Config{Kernel: "a"}, ep.Config{Kernel: "b"}

@@ -14,18 +14,18 @@ import (
 	"github.com/epbench/epbench/workloads"
 )
 
-// placed is a fake backend with up to two sessions. In the second every config takes 3 % longer.
+// placed is a fake backend with up to two sessions. The second session is 3 % slower.
 type placed struct {
 	*fake
-	refuse error             // the error of opening a second session, or nil
-	large  func(string) bool // whether a config does not fit beside a second session
+	refuse error             // from opening a second session
+	large  func(string) bool // does not fit beside a second session
 	open   []*placedSession
 }
 
 type placedSession struct {
 	*fake
 	of   *placed
-	slow bool // every config takes 3 % longer
+	slow bool // takes 3 % longer
 	ran  []string
 }
 
@@ -97,7 +97,8 @@ func TestTwinHasItsOwnMemory(t *testing.T) {
 	}
 }
 
-// TestTwinSharesMemory: without memory for two sessions, the twin's lines have a warning and no candidate fails.
+// TestTwinSharesMemory: if a second session does not fit, the twin's lines have a warning and no candidate
+// fails.
 func TestTwinSharesMemory(t *testing.T) {
 	for name, p := range map[string]*placed{
 		"the second session is refused": {refuse: errors.New("no memory")},

@@ -57,7 +57,7 @@ func TestPickSpreadsOverRowsThatLeaveTheDefault(t *testing.T) {
 	}
 }
 
-// TestPickOfBounded: a row that spells out the default is left out.
+// TestPickOfBounded: a row with the default's config is not picked.
 func TestPickOfBounded(t *testing.T) {
 	same := table.Evidence{Gain: 1, GainLow: 1, GainHigh: 1}
 	tab := &table.Table{Header: table.Header{MaxSMs: 24}, Rows: []table.Row{{Lo: 1, Evidence: same}, {Lo: 2}}}
@@ -83,7 +83,7 @@ func TestWorstAndWriting(t *testing.T) {
 	}
 }
 
-// policy has few rounds, because no test asks how fast rows are.
+// policy returns a policy of few rounds.
 func policy() measure.Policy {
 	p := measure.PolicyFor(ep.Machine{Backend: "cpu"})
 	p.Band, p.AARounds, p.MaxAA, p.MinSample, p.MaxRounds = 1, 2, 2, 0, 4

@@ -14,7 +14,7 @@ import (
 	"github.com/epbench/epbench/tune/table"
 )
 
-// merged is the CPU backend of a build in which tiled_dispatch has become dispatch with tile_tokens=32.
+// merged is the CPU backend after tiled_dispatch was renamed to dispatch with tile_tokens=32.
 type merged struct {
 	kernels.Backend
 	abi ep.ABI
@@ -55,8 +55,8 @@ func renamedTable(t *testing.T) (*table.Table, merged) {
 	return tab, b
 }
 
-// TestRenamedRowIsMeasuredUnderItsPresentName: a check of a row with a renamed kernel has both configs. Config has the
-// kernel's name in the table, and Launched its name in today's build.
+// TestRenamedRowIsMeasuredUnderItsPresentName: Config has the kernel's name in the table, and Launched has
+// today's name.
 func TestRenamedRowIsMeasuredUnderItsPresentName(t *testing.T) {
 	tab, b := renamedTable(t)
 	row := &tab.Rows[0]
@@ -73,14 +73,14 @@ func TestRenamedRowIsMeasuredUnderItsPresentName(t *testing.T) {
 	}
 }
 
-// TestRenamedRowIsWidened: a receipt certifies the row for the kernel that ran, but not for a later build of it.
+// TestRenamedRowIsWidened: a receipt certifies a row only for the build that ran.
 func TestRenamedRowIsWidened(t *testing.T) {
 	tab, b := renamedTable(t)
 	checks, err := Row(context.Background(), sweep.NewRowVerifier(b, policy(), tab.Header, 1), &tab.Rows[0])
 	if err != nil {
 		t.Fatal(err)
 	}
-	checks[0].Gain, checks[0].Claim = record.Interval{Mid: 1.9, Low: 1.8, High: 2}, Holds // a fixed gain, because times on the CPU vary
+	checks[0].Gain, checks[0].Claim = record.Interval{Mid: 1.9, Low: 1.8, High: 2}, Holds // times on the CPU vary
 	r := written(t, &Receipt{Machine: b.Machine(), ABI: b.abi, Created: tab.Header.Created.Add(time.Hour), Checks: checks})
 	wide, changes, err := Widen(tab, []*Receipt{r})
 	if err != nil || len(changes) != 1 || changes[0].Effect != Widened || wide.Rows[0].Evidence.GainLow != 1.8 {
@@ -100,8 +100,7 @@ func TestRenamedRowIsWidened(t *testing.T) {
 	}
 }
 
-// TestWidenTakesReceiptsByTime: of two receipts the later one names the build of the row, in whatever order Widen gets
-// them.
+// TestWidenTakesReceiptsByTime: the later receipt counts, in whatever order Widen gets the receipts.
 func TestWidenTakesReceiptsByTime(t *testing.T) {
 	tab, a := claims(t, record.Interval{Mid: 2, Low: 1.95, High: 2.05})
 	tab.Header.ABI = "direct=1f"

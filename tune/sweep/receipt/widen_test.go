@@ -13,7 +13,7 @@ import (
 	"github.com/epbench/epbench/tune/table"
 )
 
-// claims returns a table with a row of gain 2 [1.9, 2.1] for each gain in measured, and a receipt with these gains.
+// claims returns a table of rows with gain 2 [1.9, 2.1], and a receipt with the gains in `measured`.
 func claims(t *testing.T, measured ...record.Interval) (*table.Table, *Receipt) {
 	t.Helper()
 	machine := ep.Machine{Backend: "cuda", SMs: 132, GPUs: 2}
@@ -37,7 +37,7 @@ func claims(t *testing.T, measured ...record.Interval) (*table.Table, *Receipt) 
 	return tab, written(t, r)
 }
 
-// written returns a receipt as a reader of its file gets it.
+// written returns the receipt that a reader of its file gets.
 func written(t *testing.T, r *Receipt) *Receipt {
 	t.Helper()
 	var b bytes.Buffer
@@ -94,8 +94,7 @@ func TestWidenAnyOrder(t *testing.T) {
 	}
 }
 
-// TestWidenOthers: only checks of the same config, tokens, key and build count. A receipt of another machine is
-// refused.
+// TestWidenOthers: a receipt counts only for the same machine, config, tokens, key and build.
 func TestWidenOthers(t *testing.T) {
 	less := record.Interval{Mid: 1.7, Low: 1.6, High: 1.8}
 	for name, spoil := range map[string]func(*Receipt){

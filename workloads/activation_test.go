@@ -60,7 +60,7 @@ func TestGatesOfActivation(t *testing.T) {
 	if most < 128 || most >= 256 || least < 0.125 {
 		t.Errorf("magnitudes from %g to %g", least, most)
 	}
-	if large < 32 || large > 96 { // about 64 values are in [128, 256); the others are below 32
+	if large < 32 || large > 96 { // about 64 are expected
 		t.Errorf("%d of %d values are 32 or more, want about one in 1,024", large, len(a))
 	}
 	if same > len(a)/100 {

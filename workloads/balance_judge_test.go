@@ -30,8 +30,7 @@ func drawnTrace(t *testing.T, spec string) string {
 	return path
 }
 
-// plainJudge returns the busiest rank's load over the mean, in blocks and with the placement
-// `after`.
+// plainJudge returns the busiest rank's load over the mean, without and with the placement `after`.
 func plainJudge(ids [][]int32, experts, ranks int, after *Placement) (before, placed float64) {
 	second := ids[len(ids)/2:]
 	blocks, slots := make([]float64, ranks), make([]float64, ranks)
@@ -78,7 +77,7 @@ func TestJudgeBalance(t *testing.T) {
 		layer      int
 		gain       float64 // least ratio of the loads before and after
 	}{
-		{"recorded", "../testdata/traces/sglang_per_token.pt", 1, 0.8}, // half of 28 tokens hardly predicts the other half
+		{"recorded", "../testdata/traces/sglang_per_token.pt", 1, 0.8}, // 28 tokens predict little
 		{"zipf", drawnTrace(t, "zipf:1.2"), -1, 1.3},
 		{"hot rank", drawnTrace(t, "hotrank:3"), -1, 1.5},
 		{"uniform", drawnTrace(t, "uniform+masked:0.2"), -1, 0.9},

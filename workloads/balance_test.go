@@ -9,8 +9,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-// plainEPLB returns the load of each rank, in ascending order. It follows deepseek-ai/EPLB's
-// eplb.py line by line, without this package's code.
+// plainEPLB returns the load of each rank, in ascending order. It follows deepseek-ai/EPLB's eplb.py.
 func plainEPLB(load []int64, redundant, ranks int) []float64 {
 	copies := make([]float64, len(load))
 	for e := range copies {
@@ -78,9 +77,8 @@ func TestRebalanceIsEPLB(t *testing.T) {
 	})
 }
 
-// TestPlacedLoad compares with counts made by hand.
 func TestPlacedLoad(t *testing.T) {
-	// expert 0 gets both redundant slots, so each of its three copies has load 3
+	// Each of the three copies of expert 0 has load 3.
 	p, err := Rebalance([]int64{9, 2, 2, 1}, 2, 2)
 	if err != nil || len(p.Slots[0]) != 3 {
 		t.Fatal(p, err)
@@ -128,8 +126,7 @@ func TestPlacedLoad(t *testing.T) {
 	}
 }
 
-// plainHierarchical follows rebalance_experts_hierarchical of eplb.py step by step. It returns the
-// load of each rank by host, sorted by sortHosts.
+// plainHierarchical follows rebalance_experts_hierarchical of eplb.py. It returns the sorted loads by host.
 func plainHierarchical(load []int64, redundant, ranks, hosts, groups int) (out [][]float64) {
 	size := len(load) / groups
 	type group struct {
@@ -162,10 +159,8 @@ func plainHierarchical(load []int64, redundant, ranks, hosts, groups int) (out [
 	return out
 }
 
-// sameSum reports whether two sums are equal up to rounding.
 func sameSum(x, y float64) bool { return math.Abs(x-y) <= 1e-12*math.Abs(y) }
 
-// sortHosts sorts the loads of each host, and then the hosts.
 func sortHosts(loads [][]float64) {
 	for _, l := range loads {
 		slices.Sort(l)
@@ -189,7 +184,7 @@ func TestRebalanceOverIsEPLB(t *testing.T) {
 		size := ranks / hosts * rapid.IntRange(1, 3).Draw(t, "experts of a group")
 		redundant := ranks * rapid.IntRange(0, 2).Draw(t, "redundant slots of a rank")
 		load := rapid.Permutation(seq(groups*size)).Draw(t, "load")
-		for i, n := range load { // no share of an expert's load, and no sum of shares, equals another
+		for i, n := range load { // no two shares or sums are equal
 			load[i] = 1_000_003*(n+1)*(n+1) + 7919*n*n*n + 1
 		}
 		p, err := RebalanceOver(load, redundant, ranks, hosts, groups)
@@ -253,7 +248,6 @@ func TestRebalanceOverFallsBack(t *testing.T) {
 	}
 }
 
-// TestRemoteHosts compares with counts by hand.
 func TestRemoteHosts(t *testing.T) {
 	blocks, err := InBlocks(8, 4)
 	if err != nil {

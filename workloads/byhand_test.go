@@ -108,8 +108,7 @@ func TestCopiesByHand(t *testing.T) {
 	}
 }
 
-// TestJudgeByHand: expert 0 gets both redundant slots and three copies on two ranks, which take
-// turns.
+// TestJudgeByHand: expert 0 gets both redundant slots, so it has three copies on two ranks.
 func TestJudgeByHand(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "t.npy")
 	w, err := trace.Create(path, 1, false)

@@ -40,8 +40,8 @@ func TestGolden(t *testing.T) {
 // fused matches the functions that may fuse operations, because no draw depends on them.
 var fused = regexp.MustCompile(`workloads\.(fitter\.|FitCounts|minimum|round|MeasureCounts|Stats\.|\(\*Workload\)\.Stats)`)
 
-// TestNoFusedOperations looks for fused multiply-add instructions in the arm64 build. Such an
-// instruction rounds once, where amd64 rounds twice.
+// TestNoFusedOperations: arm64 must not fuse multiply and add. The fused instruction rounds once, and amd64
+// rounds twice.
 func TestNoFusedOperations(t *testing.T) {
 	if testing.Short() {
 		t.Skip("compiles for another architecture; left out with -short")

@@ -10,8 +10,7 @@ import (
 	"gonum.org/v1/gonum/stat/distuv"
 )
 
-// level is the p-value below which a test fails. Seeds are fixed, so results change only with the
-// law.
+// level is the p-value below which a test fails. Seeds are fixed.
 const level = 1e-4
 
 // chiSquare tests counts with `free` degrees of freedom.
@@ -59,7 +58,7 @@ func TestTopOneShares(t *testing.T) {
 		for _, v := range got {
 			n += v
 		}
-		if spec != "dirichlet:2.0" && spec != "hotrank:3.0" { // the seed shuffles the experts of all other laws
+		if spec != "dirichlet:2.0" && spec != "hotrank:3.0" { // only these laws do not shuffle experts
 			load = scatter(load, 11)
 		}
 		want := shares(load, 1)
@@ -224,8 +223,7 @@ func TestGroupedIsGroupLimitedTopK(t *testing.T) {
 	twoSamples(t, "experts per group", fast, slow)
 }
 
-// pattern returns the number of experts in each group as digits, in the order in which groups first
-// appear in ids: 411.
+// pattern returns the number of experts in each group as digits, such as 411.
 func pattern(ids []int32, size int) int {
 	var seen []int32
 	var n []int

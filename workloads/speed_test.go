@@ -6,8 +6,7 @@ import (
 	"github.com/epbench/epbench/tune/processor"
 )
 
-// TestSpeed draws 8 ranks x 8192 tokens x top-8 of 256. Bounds are 16 times uniform's time, and 40
-// times with a target.
+// TestSpeed draws 8 ranks x 8192 tokens x top-8 of 256 experts.
 func TestSpeed(t *testing.T) {
 	if testing.Short() || raceEnabled {
 		t.Skip("measures times; left out with -short and under the race detector")

@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// TestTargets draws so large a workload that chance stays below 2 %.
+// TestTargets draws a large workload, so that chance stays below 2 %.
 func TestTargets(t *testing.T) {
 	if raceEnabled {
 		t.Skip("draws large workloads; left out under the race detector, because other tests draw smaller ones there")
@@ -18,7 +18,7 @@ func TestTargets(t *testing.T) {
 			for _, target := range targets {
 				spec := name + ":" + statistic + "=" + target
 				if spec == "powerlaw:maxmean=1.5" {
-					continue // out of reach: with a = 0, max/mean is 2
+					continue // out of reach
 				}
 				p := v3(32768)
 				s := MeasureCounts(mustNew(t, spec, p, 1).TotalCounts(), p.Ranks)

@@ -41,7 +41,7 @@ func (n cramped) Kernels() []kernels.Kernel {
 
 func TestRowsEndWhereConfigsDo(t *testing.T) {
 	b := exact(shares{16: {"uniform": {16: 0.5}}, 1024: {"uniform": {32: 0.5}}, 128: {"uniform": {32: 0.5}}})
-	b.OnRun = func(c call, _ []float64) error { // as a backend does for an illegal config
+	b.OnRun = func(c call, _ []float64) error {
 		if c.Config.Int("sms") == 16 && c.Problem.Tokens > 40 {
 			return kernels.Failf(ep.Illegal, "tokens")
 		}
@@ -54,7 +54,7 @@ func TestRowsEndWhereConfigsDo(t *testing.T) {
 	}
 }
 
-// TestNoisyRoutingBlocksTheRow: under the other routing the fastest config may be slow, so there is no row for all
+// TestNoisyRoutingBlocksTheRow: the config may be slow under the noisy routing, so there is no row for all
 // routings.
 func TestNoisyRoutingBlocksTheRow(t *testing.T) {
 	rng := rand.New(rand.NewPCG(1, 1))
@@ -79,11 +79,11 @@ func TestNoisyRoutingBlocksTheRow(t *testing.T) {
 	}
 }
 
-// TestOneRowForEachTokenCount: the user's product has the sizes of the model's own at one token count.
+// TestOneRowForEachTokenCount: the user's product equals the model's own at one token count only.
 func TestOneRowForEachTokenCount(t *testing.T) {
 	o := options(t, "dispatch", []int{16, 64, 256}, "uniform")
 	o.Strategy = "grid"
-	q, err := ep.ParseProduct("gemm:32,128,64,bf16,4") // M of the model's own product: 4 ranks x 64 tokens x 2 / 16 experts = 32 rows
+	q, err := ep.ParseProduct("gemm:32,128,64,bf16,4") // 4 ranks x 64 tokens x 2 / 16 experts = 32 rows
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -96,7 +96,7 @@ func TestOneRowForEachTokenCount(t *testing.T) {
 	}
 }
 
-// TestBetweenIsNoSearch: the default's row between two winners does not claim that the whole space was measured.
+// TestBetweenIsNoSearch: the default's row between two winners does not claim a whole search.
 func TestBetweenIsNoSearch(t *testing.T) {
 	out := exactly(t, shares{16: {"uniform": {16: 0.5}}, 128: {"uniform": {16: 1.1, 32: 1.1}}, 1024: {"uniform": {32: 0.5}}}, []int{16, 1024}, "uniform")
 	for _, r := range out.Table.Rows {
@@ -110,7 +110,6 @@ func TestBetweenIsNoSearch(t *testing.T) {
 	}
 }
 
-// TestRefinedRowsPassLint: noise makes equal configs differ, and lint still passes.
 func TestRefinedRowsPassLint(t *testing.T) {
 	for seed := range uint64(40) {
 		rng := rand.New(rand.NewPCG(seed, 4))
@@ -129,7 +128,6 @@ func TestRefinedRowsPassLint(t *testing.T) {
 	}
 }
 
-// TestClassRowsPassLint: the row is not slower than the default under either routing.
 func TestClassRowsPassLint(t *testing.T) {
 	out := exactly(t, shares{16: {"zipf:1.4": {32: 0.5}, "zipf:1.5": {32: 1.05}}}, []int{16}, "zipf:1.4", "zipf:1.5")
 	lintless(t, out.Table)

@@ -14,8 +14,8 @@ import (
 	"github.com/epbench/epbench/tune/table"
 )
 
-// shares holds the times of configs by token count, routing and number of SMs. A time is a share of the default's time.
-// The default has 8 SMs. Configs that are not listed take as long as the default.
+// shares holds times by token count, routing and SMs, relative to the default's time. A config that is not
+// listed takes as long as the default.
 type shares map[int]map[string]map[int]float64
 
 // exact returns a backend without noise, on which the default takes 100 us.
@@ -138,8 +138,7 @@ func TestRows(t *testing.T) {
 	}
 }
 
-// sameRegrets checks that the row for all routings has the config of the last row of the regret matrix, and at least
-// its worst loss.
+// sameRegrets compares the row for all routings with the last row of the regret matrix.
 func sameRegrets(t *testing.T, out *Summary) {
 	t.Helper()
 	for _, r := range out.Run.Regrets {
@@ -224,8 +223,8 @@ func TestForClass(t *testing.T) {
 	}
 }
 
-// TestMinimaxPrefers: the row for all routings takes the config with the smallest worst loss. If several are within the
-// band, it takes the default, then the config at fewer tokens, then fewer SMs, then fewer threads.
+// TestMinimaxPrefers: the row for all routings has the smallest worst loss. Among equals the default comes
+// first, then fewer tokens, SMs and threads.
 func TestMinimaxPrefers(t *testing.T) {
 	s := prepared(t, &scripted{}, options(t, "dispatch", []int{16}, "uniform"))
 	c := s.searches[0]
@@ -258,10 +257,10 @@ func TestMinimaxPrefers(t *testing.T) {
 	}
 }
 
-// TestFlat: launch parameters hardly matter if at least ten configs ran and nine in ten are within the band.
+// TestFlat: launch parameters hardly matter if nine in ten of at least ten configs are within the band.
 func TestFlat(t *testing.T) {
 	for _, c := range []struct {
-		configs, apart int // configs besides the default, and how many of them take `factor` times its time
+		configs, apart int // besides the default; with `factor` times its time
 		factor         float64
 		flat           bool
 	}{
@@ -307,8 +306,7 @@ func TestFlatCountsWhatRan(t *testing.T) {
 	}
 }
 
-// TestCompromiseIsWorthIt: the sweep measures a config that no search chose only if it seems to lose less over all
-// routings than every winner.
+// TestCompromiseIsWorthIt: the sweep measures a compromise only if it seems to lose less than every winner.
 func TestCompromiseIsWorthIt(t *testing.T) {
 	for share, want := range map[float64]bool{0.6: true, 0.98: true, 0.9915: false, 1.1: false} {
 		b := compromised()
@@ -322,7 +320,7 @@ func TestCompromiseIsWorthIt(t *testing.T) {
 		dir := t.TempDir()
 		mustSweep(t, b, compromiseOptions(t), dir)
 		crossed := slices.ContainsFunc(trials(t, dir), func(r record.Result) bool { return r.Stage == record.StageCross && r.Config.Int("sms") == 62 })
-		if crossed != want { // each winner takes twice as long under the other routing
+		if crossed != want {
 			t.Errorf("at %v of the default's time: measured %v", share, crossed)
 		}
 	}

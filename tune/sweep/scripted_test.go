@@ -12,7 +12,7 @@ import (
 	"github.com/epbench/epbench/workloads"
 )
 
-// call is one Run or Verify call, with the calls before it.
+// call is one Run or Verify call, with counts of the calls before it.
 type call struct {
 	Config  ep.Config
 	Problem ep.Problem
@@ -21,13 +21,13 @@ type call struct {
 	All     int // of any config
 }
 
-// scripted is a backend whose kernels take the times that a test gives, and fail if the test says so.
+// scripted is a backend with the times and faults of a test.
 type scripted struct {
 	SMs   []int   // default 8, 16, 32, 64
 	Sigma float64 // relative noise
 	// Truth returns the seconds of a config; nil means landscape.
 	Truth func(ep.Problem, string, ep.Config) float64
-	// Starts is kernels.Kernel.Starts of its dispatch.
+	// Starts is the dispatch's kernels.Kernel.Starts.
 	Starts func(ep.Machine, ep.Problem) []ep.Config
 	// OnRun may change the seconds of a round or fail it.
 	OnRun func(c call, seconds []float64) error
@@ -35,18 +35,17 @@ type scripted struct {
 	OnVerify func(call) (wrong int, err error)
 	// OnOpen may refuse a session.
 	OnOpen func(opened int) error
-	// MHz returns the clock rate after a number of Run calls; nil reports none.
+	// MHz returns the clock rate after `all` Run calls.
 	MHz func(all int) float64
 
-	Runs   int // Run calls
+	Runs   int
 	Opened int
 	rng    *rand.Rand
 	runs   map[string]int
 	checks map[string]int
 }
 
-// landscape returns the seconds of a config: the best has sms=32 and threads=512, and the default takes 1.5 times as
-// long.
+// landscape returns the seconds of a config. The best config has sms=32 and threads=512.
 func landscape(p ep.Problem, _ string, c ep.Config) float64 {
 	if p.Op == ep.Pair {
 		d, k, err := ep.Split(c)
@@ -69,7 +68,6 @@ func (b *scripted) Machine() ep.Machine {
 
 func (b *scripted) ABI() ep.ABI { return "scripted-1" }
 
-// Kernels returns a dispatch and a combine.
 func (b *scripted) Kernels() []kernels.Kernel {
 	var out []kernels.Kernel
 	for _, op := range []ep.Op{ep.Dispatch, ep.Combine} {
@@ -176,7 +174,7 @@ func (s *session) Run(ctx context.Context, c ep.Config, spec kernels.RunSpec) (k
 	return out, nil
 }
 
-// besideOf returns rounds with a product of 100 us and these costs. Every call alone takes 20 us.
+// besideOf returns rounds with these costs, a product of 100 us and calls of 20 us.
 func besideOf(costs [][]float64) *ep.BesideRounds {
 	t := &ep.BesideRounds{Amount: "scripted"}
 	for _, ranks := range costs {

@@ -14,7 +14,7 @@ import (
 	"github.com/epbench/epbench/tune/table"
 )
 
-// moody returns a backend that multiplies times by slower(n, config) in its n-th session, from 1.
+// moody returns a backend that multiplies times by slower(session, config). The first session is 1.
 func moody(slower func(session int, c ep.Config) float64) *scripted {
 	b := &scripted{Sigma: 0.002}
 	b.OnRun = func(c call, seconds []float64) error {
@@ -26,7 +26,7 @@ func moody(slower func(session int, c ep.Config) float64) *scripted {
 	return b
 }
 
-// shifts returns a function for moody: by[n-1] for the winner of the landscape, 1 for other configs.
+// shifts returns a function for moody: by[n-1] for the fastest config in session n, 1 for others.
 func shifts(by ...float64) func(int, ep.Config) float64 {
 	return func(session int, c ep.Config) float64 {
 		if c.Int("sms") != 32 {
@@ -42,12 +42,12 @@ func inSessions(t *testing.T, n int, routings ...string) *Options {
 	return o
 }
 
-// TestSessions: times and gains come from the further sessions, not from the search's own.
+// TestSessions: times and gains come from the further sessions only.
 func TestSessions(t *testing.T) {
 	b := moody(shifts(1, 1.06, 1.02, 1.1, 1.04, 1.08))
 	out := mustSweep(t, b, inSessions(t, 5, "uniform"), t.TempDir())
 	s := out.Run.Searches[0]
-	gain := s.DefaultTimes.Median / s.Times.Median // 1.575 in the landscape, 6 % less in the median session
+	gain := s.DefaultTimes.Median / s.Times.Median // 1.575 in the landscape, less 6 %
 	if d := s.Decision; d.Sessions != 5 || d.Rounds != 5*25 || d.Config.Int("sms") != 32 || math.Abs(d.Gain.Mid*1.06/1.575-1) > 0.01 || math.Abs(gain/d.Gain.Mid-1) > 0.01 {
 		t.Errorf("%+v, times %.3f", d, gain)
 	}
@@ -132,7 +132,7 @@ func TestSessionsResumed(t *testing.T) {
 
 const fast = "dispatch:algo=direct,sms=32,threads=512"
 
-// TestBenchSessions: the result is the median of the sessions. A config that failed in one is not run again.
+// TestBenchSessions: the result is the median of the sessions.
 func TestBenchSessions(t *testing.T) {
 	b := moody(shifts(1.06, 1.02, 1.1, 1.04, 1.08, 1))
 	o, run := options(t, "dispatch", []int{8}, "uniform"), &record.Run{}
@@ -177,7 +177,6 @@ func TestSessionsBeside(t *testing.T) {
 	if s.Beside == nil {
 		t.Fatal("the times of the product are missing")
 	}
-	// Call and product together take 100 us more than the call. The sessions do not change the default.
 	if d := s.Decision; !d.KeepsDefault() || d.Sessions != 3 || math.Abs(s.Beside.Config.Both.Mid-100e-6-s.DefaultTimes.Median) > 1e-8 {
 		t.Errorf("%+v, %+v beside %+v", d, s.Beside.Config.Both, s.DefaultTimes)
 	}
@@ -207,7 +206,7 @@ func TestLosses(t *testing.T) {
 	}
 }
 
-// TestSessionsByDefault: a sweep on GPUs decides over three further sessions. With one session there is a warning.
+// TestSessionsByDefault: a sweep on GPUs decides over three further sessions.
 func TestSessionsByDefault(t *testing.T) {
 	out := mustSweep(t, moody(func(session int, _ ep.Config) float64 { return 1 + 0.01*float64(session%3) }), inSessions(t, DefaultSessions, "uniform", "zipf:1.0"), t.TempDir())
 	for i, s := range out.Run.Searches {
@@ -230,8 +229,7 @@ func TestSessionsByDefault(t *testing.T) {
 	}
 }
 
-// TestUncertainRowsSaySo: a config that is not certainly faster, or an undecided default, claims no gain and gives a
-// reason.
+// TestUncertainRowsSaySo: an uncertain row claims no gain and gives a reason.
 func TestUncertainRowsSaySo(t *testing.T) {
 	g := func(verdicts ...record.Verdict) group {
 		var out group

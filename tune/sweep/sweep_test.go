@@ -244,7 +244,7 @@ func TestWorkerGoneDuringConfirm(t *testing.T) {
 			gone := false
 			b := &scripted{Sigma: 0.01}
 			b.OnRun = func(c call, _ []float64) error {
-				if c.Config.Key() == best && c.Runs == 40 && !gone { // in its last rounds
+				if c.Config.Key() == best && c.Runs == 40 && !gone {
 					gone = true
 					return errGone
 				}
@@ -290,8 +290,7 @@ func noDuplicates(t *testing.T, dir string) {
 	}
 }
 
-// TestNoisyMachineWritesNoTable: the reason names the flags that help, and a sweep with the proposed band makes a
-// table.
+// TestNoisyMachineWritesNoTable: the reason names flags that help, and the proposed band makes a table.
 func TestNoisyMachineWritesNoTable(t *testing.T) {
 	o := options(t, "dispatch", []int{1, 16}, "uniform")
 	out := mustSweep(t, &scripted{Sigma: 0.5}, o, t.TempDir())
@@ -335,11 +334,11 @@ func TestRetryGivesAnotherChance(t *testing.T) {
 		t.Errorf("retrying a healthy config: %v", err)
 	}
 	c := parse(t, best)
-	difference := c.Difference(results[0].Config) // the default's
+	difference := c.Difference(results[0].Config)
 	if err := Retry(run, results, []string{best, c.ID(), difference, strings.ReplaceAll(difference, " ", ",")}); err != nil || len(run.Retried) != 1 {
 		t.Fatal(run.Retried, err)
 	}
-	for range 2 { // the second sweep reads all blocks from the log
+	for range 2 { // the second sweep reads the log
 		b := &scripted{Sigma: 0.01}
 		p := planOf(t, b, o)
 		out, err := Run(context.Background(), b, p, d, run, results)
@@ -360,7 +359,7 @@ func TestRetryGivesAnotherChance(t *testing.T) {
 	d.Close()
 }
 
-// TestNoComparisonTwice: before timing, and for a finalist again afterwards. The twin counts with the default.
+// TestNoComparisonTwice: a config is compared before timing, and a finalist again afterwards.
 func TestNoComparisonTwice(t *testing.T) {
 	seen := map[string]int{}
 	b := &scripted{OnVerify: func(c call) (int, error) {

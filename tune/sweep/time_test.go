@@ -10,7 +10,7 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// TestTimeBudgetBounds: a short sweep still makes a table. In a bubble of synctest only sleeping takes time.
+// TestTimeBudgetBounds: a short sweep still makes a table.
 func TestTimeBudgetBounds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		o := options(t, "dispatch,combine,pair", []int{1, 64}, "uniform", "zipf:1.5")
@@ -42,7 +42,7 @@ func TestSlowOpening(t *testing.T) {
 	})
 }
 
-// TestBudgetIsHeld: a sweep takes at most 10 % more than its budget, all steps included.
+// TestBudgetIsHeld: a sweep takes at most 10 % more than its budget.
 func TestBudgetIsHeld(t *testing.T) {
 	for _, c := range []struct {
 		name                string
@@ -79,7 +79,7 @@ func TestBudgetIsHeld(t *testing.T) {
 	}
 }
 
-// manySMs lists more values than any budget here suffices for.
+// manySMs lists too many values for any budget here.
 var manySMs = func() (out []int) {
 	for i := range 64 {
 		out = append(out, i+1)
@@ -87,7 +87,7 @@ var manySMs = func() (out []int) {
 	return out
 }()
 
-// TestLeastBudget: such a sweep takes about the time that Least predicts.
+// TestLeastBudget: a sweep with the least budget takes about the time that Least predicts.
 func TestLeastBudget(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		o := options(t, "dispatch", []int{16}, "uniform")
@@ -108,7 +108,7 @@ func TestLeastBudget(t *testing.T) {
 	})
 }
 
-// TestProbeOfCrash: wrong answers do not end the probe, because the search reports them.
+// TestProbeOfCrash: wrong answers do not end a probe, because the search reports them.
 func TestProbeOfCrash(t *testing.T) {
 	o := options(t, "dispatch", []int{1, 16, 64}, "uniform")
 	o.Time = time.Second

@@ -33,7 +33,7 @@ var verifyCases = []struct {
 	verdict record.Verdict
 	cause   record.Cause
 	reason  string
-	noisy   bool // bench does not notice, because it makes no A/A test
+	noisy   bool // bench makes no A/A test
 }{
 	{"faster", scripted{Sigma: 0.01}, best, record.Faster, "", "", false},
 	{"slower", scripted{Sigma: 0.01, Truth: func(_ ep.Problem, _ string, c ep.Config) float64 {
@@ -55,7 +55,7 @@ var verifyCases = []struct {
 	{"only the default is measured, and is wrong after timing", scripted{OnVerify: wrong(dfltKey, 1)}, dfltKey, record.Undecided, record.NoDefault, "the default failed: mismatch", false},
 }
 
-// wrong returns an OnVerify that fails from the nth comparison of a config on, counted from 0.
+// wrong returns an OnVerify that fails from a config's nth comparison on, counted from 0.
 func wrong(key string, nth int) func(call) (int, error) {
 	return func(c call) (int, error) {
 		if c.Config.Key() == key && c.Verify >= nth {
@@ -92,7 +92,7 @@ func TestVerify(t *testing.T) {
 	}
 }
 
-// TestVerifyEarlierBuild: Verify adds algo=direct, which stands for what that build did.
+// TestVerifyEarlierBuild: Verify adds algo=direct, which the earlier build did.
 func TestVerifyEarlierBuild(t *testing.T) {
 	p := options(t, "dispatch", []int{16}, "uniform").Problems[0]
 	b := &scripted{Sigma: 0.01}
@@ -102,7 +102,7 @@ func TestVerifyEarlierBuild(t *testing.T) {
 	}
 }
 
-// TestVerifyWhatCannotRun: only a lost machine gives an error.
+// TestVerifyWhatCannotRun: only a lost machine is an error.
 func TestVerifyWhatCannotRun(t *testing.T) {
 	p := options(t, "dispatch", []int{16}, "uniform").Problems[0]
 	for _, c := range []struct{ config, routing, reason string }{
@@ -131,7 +131,7 @@ func TestVerifyWhatCannotRun(t *testing.T) {
 	}
 }
 
-// TestVerifyWithinSMs: gains are against the default within the bound.
+// TestVerifyWithinSMs: gains are relative to the default within the bound.
 func TestVerifyWithinSMs(t *testing.T) {
 	p := options(t, "dispatch", []int{16}, "uniform").Problems[0]
 	b := &scripted{Sigma: 0.01, SMs: []int{2, 4, 8}}
@@ -205,7 +205,7 @@ func (m *memory) Append(block []record.Result, _ float64) error {
 	return nil
 }
 
-// TestAB: A has the role of the default, with a twin in the same rounds.
+// TestAB: A stands for the default and has a twin.
 func TestAB(t *testing.T) {
 	log, run := &memory{}, &record.Run{}
 	o := options(t, "dispatch", []int{16}, "uniform")

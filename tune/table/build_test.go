@@ -77,8 +77,7 @@ func TestIllegalRowOfEarlierBuildGivesWay(t *testing.T) {
 	}
 }
 
-// TestEarlierConfigIsSpelledAnew: Host.Current converts also a row that a receipt certified for
-// this build.
+// TestEarlierConfigIsSpelledAnew: Host.Current also converts a row that a receipt certified.
 func TestEarlierConfigIsSpelledAnew(t *testing.T) {
 	tab, host := twoBuilds()
 	host.Current = func(c ep.Config) ep.Config {

@@ -22,7 +22,7 @@ func (x *exchange) gather(rank int, d Digest) []Digest {
 	return x.all
 }
 
-// agree lets every rank resolve its own table, exchange digests and answer.
+// agree lets every rank resolve its table, exchange digests and answer.
 func agree(t *testing.T, tables []*Table, p ep.Problem) []*Answer {
 	t.Helper()
 	x := &exchange{all: make([]Digest, len(tables))}
@@ -66,7 +66,7 @@ func TestEightRanksWithOneTableAgree(t *testing.T) {
 	}
 }
 
-// TestEightRanksDetectOneDifferentRow: even a row that does not answer is a disagreement.
+// TestEightRanksDetectOneDifferentRow: a different row counts even if it does not answer.
 func TestEightRanksDetectOneDifferentRow(t *testing.T) {
 	for name, edit := range map[string]func(*Table){
 		"answering row": func(tab *Table) { tab.Rows[0].Config = tab.Rows[0].Config.With("threads", "512") },

@@ -5,8 +5,7 @@ import (
 	"testing"
 )
 
-// TestGainInterval: one session on a GPU widens the interval, and several sessions include the
-// difference already.
+// TestGainInterval: the interval of a single session on a GPU is widened.
 func TestGainInterval(t *testing.T) {
 	gpu, host := Header{}, Header{}
 	gpu.Machine.GPUs = 2

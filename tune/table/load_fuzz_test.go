@@ -81,8 +81,7 @@ func TestLoadMemoryIsBounded(t *testing.T) {
 	}
 }
 
-// TestLoadOfLongListsIsBounded bounds the live memory, because lists are refused only after they
-// were read.
+// TestLoadOfLongListsIsBounded bounds the live memory. Lists are refused only after they were read.
 func TestLoadOfLongListsIsBounded(t *testing.T) {
 	good := string(encodeTable(t, testTable(testRow(ep.Even, 0, 8, 128))))
 	for _, c := range []struct{ old, new string }{

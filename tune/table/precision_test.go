@@ -6,8 +6,7 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// TestReducedPrecisionIsAcceptedOneWay: both rows are exact answers for a caller that accepts
-// reduced precision.
+// TestReducedPrecisionIsAcceptedOneWay: both rows are exact for a caller that accepts reduced precision.
 func TestReducedPrecisionIsAcceptedOneWay(t *testing.T) {
 	same, loose := testRow(ep.Even, 0, 64, 128), testRow(ep.Even, 8, 64, 512)
 	loose.Key.Precision = ep.Reduced

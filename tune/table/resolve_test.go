@@ -145,7 +145,7 @@ func TestResolveCoversTheEnds(t *testing.T) {
 	}
 }
 
-// TestTheNearestNumberAnswers: of two equally near sizes the smaller key answers.
+// TestTheNearestNumberAnswers: of two equally near sizes the smaller answers.
 func TestTheNearestNumberAnswers(t *testing.T) {
 	at := func(hidden, topK, threads int) Row {
 		r := testRow(ep.AllRoutings, 0, 64, threads)
@@ -308,7 +308,7 @@ func TestHooksMustMatch(t *testing.T) {
 	}
 }
 
-// TestRowForEvenAnswersLast: the row of an uneven class answers only its own.
+// TestRowForEvenAnswersLast: the row of an uneven class answers only that class.
 func TestRowForEvenAnswersLast(t *testing.T) {
 	all, even, skewed := testRow(ep.AllRoutings, 0, 8, 128), testRow(ep.Even, 0, 64, 256), testRow(ep.Skewed, 0, 80, 512)
 	tab := testTable(all, even, skewed)

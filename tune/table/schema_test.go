@@ -37,7 +37,7 @@ func TestSchemaIsPublished(t *testing.T) {
 	testfile.Golden(t, "../../docs/schema/table.v2.json", tableSchema(t))
 }
 
-// TestSchemaJudgesAsLoadDoes compares for a table with one field removed, added or mistyped.
+// TestSchemaJudgesAsLoadDoes removes, adds or mistypes one field.
 func TestSchemaJudgesAsLoadDoes(t *testing.T) {
 	doc, err := validate.UnmarshalJSON(bytes.NewReader(tableSchema(t)))
 	if err != nil {

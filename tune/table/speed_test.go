@@ -23,8 +23,7 @@ func bigTable(n int) *Table {
 	return tab
 }
 
-// TestResolveTakesTimeLinearInRows: linear work takes about 25 times as long for 16 times the rows,
-// quadratic work 256 times.
+// TestResolveTakesTimeLinearInRows: for 16 times the rows, quadratic work would take 256 times as long.
 func TestResolveTakesTimeLinearInRows(t *testing.T) {
 	if testing.Short() {
 		t.Skip("timed; left out with -short")

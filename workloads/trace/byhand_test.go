@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// TestRanksAreJoinedByContent: the name of rank 0's file comes last.
+// TestRanksAreJoinedByContent: the order of file names is not the order of ranks.
 func TestRanksAreJoinedByContent(t *testing.T) {
 	dir := t.TempDir()
 	rank0 := copyFile(t, "megatron_router/router_trace_rank0.jsonl", dir, "b.jsonl")
@@ -63,7 +63,7 @@ func TestFilesAreAddedUp(t *testing.T) {
 	}
 }
 
-// TestFoldByHand: physical_to_logical_map goes before last_physical_to_logical_map.
+// TestFoldByHand: physical_to_logical_map has precedence over last_physical_to_logical_map.
 func TestFoldByHand(t *testing.T) {
 	counts, err := foldCounts(func() ([]int64, error) { return []int64{1, 2, 4, 0, 8}, nil }, "m", []int32{0, 1, 0, -1, 1})()
 	if err != nil || !slices.Equal(counts, []int64{5, 10}) {

@@ -22,7 +22,7 @@ func copyFile(t *testing.T, from, dir, name string) string {
 	return write(t, dir, name, string(text))
 }
 
-// TestPerTokenDumps: the dumps of two ranks are read in the order of ranks, not of names.
+// TestPerTokenDumps: dumps are read in the order of ranks, not of names.
 func TestPerTokenDumps(t *testing.T) {
 	dump := func(rank int) string { return fmt.Sprintf("expert_distribution_recorder_1700000000.5_%d.pt", rank) }
 	whole, err := scan(golden+"expert_distribution_recorder_*.pt", Options{Layer: 1})
@@ -77,8 +77,7 @@ func TestIDsAgreeWithCounts(t *testing.T) {
 	}
 }
 
-// changeOne changes one figure of a .pt, but not the map of replicas, because another map could be
-// right.
+// changeOne changes one figure of a .pt, but no map of replicas, because another map could be right.
 func changeOne(t *testing.T, file string, random *rand.Rand) string {
 	t.Helper()
 	z, err := zip.OpenReader(file)
@@ -159,8 +158,8 @@ func noticed(t *testing.T, path string) bool {
 	return slices.ContainsFunc(r.Notes(), func(n string) bool { return strings.Contains(n, "a count is wrong") })
 }
 
-// changeCount changes one count: an int64 from the byte start on, or a number in a text below 0. A
-// start of 0 stands for the end of a safetensors header.
+// changeCount changes one int64 from the byte `start` on. A negative `start` stands for a text, and 0 for the
+// end of a safetensors header.
 func changeCount(text string, start int, random *rand.Rand) string {
 	if start < 0 {
 		all := digits.FindAllStringIndex(text, -1)
@@ -200,7 +199,7 @@ func TestSteps(t *testing.T) {
 			t.Fatalf("%v, %v, one step has %v", three.Counts, err, one.Counts)
 		}
 	}
-	// The same array under another name needs its axes.
+	// Under another name the array needs its axes.
 	path := copyFile(t, "moe_load_0.npy", dir, "load.npy")
 	if _, err := scan(path, Options{Layer: 1, Kind: Counts}); err == nil || !strings.Contains(err.Error(), "--axes steps,layers,experts or layers,ranks,experts") {
 		t.Errorf("three axes without a name: %v", err)

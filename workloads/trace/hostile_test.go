@@ -125,7 +125,7 @@ func TestHostilePickles(t *testing.T) {
 	}
 }
 
-// FuzzOpen gives random bytes to every reader. Each must return a result or an error of one line.
+// FuzzOpen gives random bytes to every reader. An error must have one line.
 func FuzzOpen(f *testing.F) {
 	exts := []string{".npy", ".npz", ".pt", ".csv", ".jsonl", ".json", ".safetensors"}
 	files, _ := filepath.Glob(golden + "*.*")

@@ -37,8 +37,7 @@ func TestMegatronRouterTrace(t *testing.T) {
 	one.Close()
 }
 
-// TestMegatronTokensPerExpert reads two files that ActivationLogger.save_tpe wrote, one of each
-// rank.
+// TestMegatronTokensPerExpert reads a file of ActivationLogger.save_tpe for each of two ranks.
 func TestMegatronTokensPerExpert(t *testing.T) {
 	r, err := OpenAll([]string{golden + "megatron_tokens_per_expert"}, Options{Layer: 2})
 	if err != nil {
@@ -97,7 +96,6 @@ func TestChangedMegatronRecords(t *testing.T) {
 	}
 }
 
-// TestEPLBLog: lines of the first version are about ranks, later ones perhaps about layers.
 func TestEPLBLog(t *testing.T) {
 	line := func(avg, most float64) string {
 		return fmt.Sprintf("(EngineCore_0 pid=7) INFO 08-12 10:00:00 [eplb_state.py:330] EPLB step: avg_tokens=%.2f, max_tokens=%d, balancedness=%.4f\n", avg, int(most), avg/most)
@@ -117,7 +115,6 @@ func TestEPLBLog(t *testing.T) {
 	}
 }
 
-// TestChangedEPLBLines changes one figure of a random line.
 func TestChangedEPLBLines(t *testing.T) {
 	rng := rand.New(rand.NewPCG(7, 8))
 	noticed := 0

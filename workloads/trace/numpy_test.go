@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// TestNumPyReadsOurs needs NumPy, which reads what Create writes and writes what Open reads.
+// TestNumPyReadsOurs: NumPy reads what Create writes, and Open reads what NumPy writes.
 func TestNumPyReadsOurs(t *testing.T) {
 	python := os.Getenv("EPBENCH_PYTHON")
 	if python == "" {

@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// TestWritten reads recordings of the engines' own recorders; docs/importers.md names functions and
-// commits. In SGLang's files expert 0 has six replicas and experts 1 to 3 have two.
+// TestWritten reads recordings of the engines' own recorders; docs/importers.md names their sources. In
+// SGLang's files expert 0 has six replicas, and experts 1 to 3 have two.
 func TestWritten(t *testing.T) {
 	for _, c := range []struct {
 		path  string
@@ -27,7 +27,7 @@ func TestWritten(t *testing.T) {
 	} {
 		s, err := scan(golden+"written/"+c.path, Options{Layer: c.layer})
 		got := slices.Clone(s.Counts)
-		for len(got) < len(c.want) { // ids up to the largest that occurs
+		for len(got) < len(c.want) {
 			got = append(got, 0)
 		}
 		if err != nil || !slices.Equal(got, c.want) {

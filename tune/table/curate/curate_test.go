@@ -42,7 +42,6 @@ func sealed(rows ...table.Row) *table.Table {
 		Created: day, Machine: ep.Machine{Backend: "cuda", SMs: 132, GPUs: 8}, Policy: "race", AA: 0.004, TrialLog: "log"}}
 }
 
-// randomTable draws rows of a few keys.
 func randomTable(t *rapid.T, name string) *table.Table {
 	tab := sealed()
 	tab.Header.TrialLog = name
@@ -122,8 +121,7 @@ func TestMergeOrderDoesNotMatterWithoutConflict(t *testing.T) {
 	})
 }
 
-// TestMergedAnswersComeFromOneOfTheTwo also allows the answers at the measured counts next below
-// and above.
+// TestMergedAnswersComeFromOneOfTheTwo also allows answers at the nearest measured counts.
 func TestMergedAnswersComeFromOneOfTheTwo(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		a, b := randomTable(t, "a"), randomTable(t, "b")
@@ -309,12 +307,12 @@ func TestRunThatMeasuredBoth(t *testing.T) {
 		fresh := row(ep.AllRoutings, 64, 64, 512)
 		fresh.Evidence.Gain, fresh.Evidence.GainLow, fresh.Evidence.GainHigh, fresh.Evidence.Routings = 1.05, 1.04, 1.06, c.routings
 		if c.seconds == nil {
-			fresh.Evidence.Gain, fresh.Evidence.GainLow, fresh.Evidence.GainHigh = 2, 1.9, 2.1 // large enough to win, if the routings were the same
+			fresh.Evidence.Gain, fresh.Evidence.GainLow, fresh.Evidence.GainHigh = 2, 1.9, 2.1 // large enough to win
 		}
 		rule := Rule{Band: 0.25, Measured: func(k table.Key, tokens int, routing string, cfg ep.Config) (float64, bool) {
 			s, ok := c.seconds[cfg.Int("threads")]
 			if routing != "hotrank:4" {
-				s = 10 // both configs take the same time, except under hotrank:4
+				s = 10 // no difference, except under hotrank:4
 			}
 			return s, ok && k == key(ep.AllRoutings) && tokens == 64
 		}}

@@ -19,7 +19,7 @@ func TestLint(t *testing.T) {
 	bounded.Header.MaxSMs = 24
 	for i := range bounded.Rows {
 		e := &bounded.Rows[i].Evidence
-		e.Gain, e.GainLow, e.GainHigh = 1, 1, 1 // such a row holds the default's config, so its gain is 1
+		e.Gain, e.GainLow, e.GainHigh = 1, 1, 1 // the row has the default's config
 	}
 	if f := Lint(bounded, nil, 0.01); len(f) > 0 {
 		t.Errorf("a bounded table that keeps the default has findings: %v", f)
@@ -38,7 +38,7 @@ func TestLint(t *testing.T) {
 	for _, c := range []struct {
 		name string
 		edit func(*table.Table)
-		want []string // beginning of each finding
+		want []string // beginnings of the findings
 	}{
 		{"no win", first(func(r *table.Row) { r.Evidence.GainLow, r.Evidence.Routings = 0.99, uniform }), []string{"0 error gain: gain 1.100 [0.983, 1.148] over sessions does not exclude 1"}},
 		{"just no win", first(func(r *table.Row) { r.Evidence.GainLow, r.Evidence.Routings = 1, uniform }), []string{"0 error gain: gain 1.100 [0.992, 1.148] over sessions does not exclude 1"}},

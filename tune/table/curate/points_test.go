@@ -9,8 +9,7 @@ import (
 	"github.com/epbench/epbench/tune/table"
 )
 
-// TestSearchOutranksACountBetween: a count that was only timed loses to searches at 32 and 128, and
-// wins without them.
+// TestSearchOutranksACountBetween: a count that was only timed loses to the searches at 32 and 128.
 func TestSearchOutranksACountBetween(t *testing.T) {
 	at := func(lo, hi, threads int, tokens, between []int) table.Row {
 		r := row(ep.Even, lo, hi, threads)

@@ -6,8 +6,7 @@ import (
 	"github.com/epbench/epbench/tune/table"
 )
 
-// TestEmbeddedTablesAreWhole: every tuned table that is compiled into the program can be read, was not edited, and names a
-// machine with GPUs.
+// TestEmbeddedTablesAreWhole: every embedded table can be read, was not edited and names a machine with GPUs.
 func TestEmbeddedTablesAreWhole(t *testing.T) {
 	set, err := table.Open(table.Locations{Embedded: FS()})
 	if err != nil {

@@ -33,9 +33,8 @@ func TestExportsTakeTheSameMachines(t *testing.T) {
 	takeTheSame(t, noGPU, "11 00 00 00 ")
 }
 
-// takeTheSame asks the exports about machines that differ from `own` in one field. The first digit
-// of an answer is for callers that refuse rows of other machines, the second for those that accept
-// them. 1 is a yes.
+// takeTheSame asks about machines that differ from `own` in one field. An answer has a digit for callers that
+// refuse rows of other machines, and a digit for callers that accept them.
 func takeTheSame(t *testing.T, own ep.Machine, begin string) {
 	t.Helper()
 	tab := drawTable(t, rand.New(rand.NewPCG(1, 5)))

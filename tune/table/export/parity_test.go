@@ -44,7 +44,6 @@ func drawKey(rng *rand.Rand) table.Key {
 	return k
 }
 
-// drawTable draws a table with every feature.
 func drawTable(t testing.TB, rng *rand.Rand) *table.Table {
 	t.Helper()
 	tab := &table.Table{Schema: table.Schema, Header: table.Header{
@@ -79,7 +78,7 @@ func drawTable(t testing.TB, rng *rand.Rand) *table.Table {
 	return tab
 }
 
-// drawQuestions draws problems similar to the table's keys, so that answers have every reason.
+// drawQuestions draws problems similar to the table's keys.
 func drawQuestions(rng *rand.Rand, tab *table.Table) [][]question {
 	out := make([][]question, problems)
 	for i := range out {
@@ -139,7 +138,7 @@ func reasonIndex(r table.Reason) int {
 	return slices.Index([]table.Reason{table.Exact, table.Fallback, table.Kept, table.Uncovered, table.Refused}, r)
 }
 
-// goAnswers returns the answers of package table, in the format of the parity programs.
+// goAnswers returns package table's answers in the format of the parity programs.
 func goAnswers(t *testing.T, tab *table.Table, qs [][]question) []string {
 	t.Helper()
 	set := table.Overlay(table.Source{Table: tab})
@@ -291,8 +290,7 @@ func TestClassifyParity(t *testing.T) {
 	}
 }
 
-// TestHotPath: a look-up in C may take 1.5 times as long as in Go, and in Go 5 times as long as in
-// C.
+// TestHotPath: look-ups in C and in Go take similar times.
 func TestHotPath(t *testing.T) {
 	if testing.Short() {
 		t.Skip("timed; left out with -short")
@@ -315,7 +313,7 @@ func BenchmarkHotPath(b *testing.B) {
 	}
 }
 
-// hotPath measures both in turn until they meet their bounds, and returns the best times.
+// hotPath measures C and Go in turn, and returns the best times.
 func hotPath(t testing.TB, turns int) (goNs, cNs float64) {
 	tab := drawTable(t, rand.New(rand.NewPCG(7, 3)))
 	k := tab.Rows[0].Key
@@ -338,8 +336,7 @@ var (
 	counter int
 )
 
-// goNanoseconds returns the processor time of one look-up, with the token count hidden from the
-// compiler.
+// goNanoseconds returns the processor time of one look-up. The compiler cannot know the token count.
 func goNanoseconds(t testing.TB, r *table.Resolved) float64 {
 	const n = 10_000_000
 	classes := ep.Classes()

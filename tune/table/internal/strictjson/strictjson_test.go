@@ -125,7 +125,7 @@ func TestLine(t *testing.T) {
 	}
 }
 
-// FuzzUnmarshal: encoding/json accepts the same input with the same values.
+// FuzzUnmarshal: encoding/json reads the same values.
 func FuzzUnmarshal(f *testing.F) {
 	f.Add([]byte(good))
 	f.Add([]byte(good[:40]))

@@ -14,22 +14,21 @@ import (
 
 const module = "github.com/epbench/epbench/"
 
-// arrows lists every package and the packages of this module that it may
-// import, tests aside. An arrow that is not here is a change of the design:
-// argue for it in the commit that adds it.
+// arrows lists every package and the packages of this module that it may import, tests aside. A commit that adds an
+// import must give the reason.
 var arrows = map[string]string{
-	// The vocabulary, and what production links: the standard library only.
+	// Production links only the standard library.
 	"tune/ep":             "",
 	"tune/table":          "tune/ep tune/table/internal/strictjson",
 	"tune/table/embedded": "",
 	"tune/table/curate":   "tune/ep tune/table",
 	"tune/table/export":   "tune/ep tune/table",
 
-	// How a table file is read, and what reading any file may cost.
+	// Reading of table files, and limits for reading any file.
 	"tune/table/internal/strictjson": "",
 	"tune/bounded":                   "",
 
-	// What a run leaves on disk, and the one place that judges it.
+	// Files of a run, and their one judge.
 	"tune/record": "tune/ep tune/bounded",
 	"tune/stat":   "tune/ep tune/record",
 
@@ -39,9 +38,8 @@ var arrows = map[string]string{
 	"tune/search/replay":    "tune/ep tune/record tune/search tune/search/exchange tune/stat",
 	"tune/search/spacefile": "tune/ep tune/search",
 
-	// Routing and kernels know the vocabulary. A backend opens a workload,
-	// hence the arrow from kernels to workloads. A workload counts the bytes
-	// that it sends, hence kernels/dtype, the one place with a message's size.
+	// A backend opens a workload, so kernels may import workloads. A workload counts bytes, so workloads may import
+	// kernels/dtype.
 	"workloads":       "tune/ep workloads/trace kernels/dtype",
 	"workloads/trace": "tune/bounded",
 	"kernels":         "tune/ep workloads",
@@ -50,8 +48,7 @@ var arrows = map[string]string{
 	"kernels/cpu":     "tune/ep workloads kernels kernels/dtype kernels/ref kernels/cpu/vec",
 	"kernels/cpu/vec": "",
 
-	// What CUDA kernels exist, how they are compiled, and what runs or packs them. A
-	// program without a driver links declare and pack alone.
+	// A program without a driver links only declare and pack.
 	"kernels/cuda/sources": "tune/ep native",
 	"kernels/cuda/declare": "tune/ep kernels kernels/dtype kernels/ref kernels/cuda/sources",
 	"kernels/cuda/compile": "tune/ep kernels kernels/cuda/declare kernels/cuda/sources kernels/cuda/nvrtc kernels/cuda/shmem",
@@ -69,15 +66,12 @@ var arrows = map[string]string{
 	"native/epcomm/gpu":   "",
 	"native/mutation":     "",
 
-	// Sweep joins what searches with what measures.
+	// Sweep imports both search and measurement.
 	"tune/sweep":         "tune/ep tune/table tune/record tune/stat tune/search tune/search/spacefile tune/sweep/measure workloads kernels",
 	"tune/sweep/measure": "tune/ep tune/record tune/stat tune/search workloads kernels",
 	"tune/sweep/receipt": "tune/ep tune/table tune/record tune/sweep",
 
-	// Reports read records and tables and never import what searches or
-	// measures. Comparing two runs is judging them, hence tune/stat. The picture
-	// of imbalance draws a recorded routing again, hence workloads. Bandwidths
-	// of other benchmarks need the size of a message, hence kernels/dtype.
+	// Reports never import search or measurement.
 	"reports":         "tune/ep tune/table tune/record tune/stat",
 	"reports/text":    "reports",
 	"reports/live":    "reports tune/ep tune/record tune/stat",
@@ -91,14 +85,13 @@ var arrows = map[string]string{
 	"docs":             "",
 	"docs/workloads":   "",
 
-	// What tests share.
+	// Shared by tests.
 	"tune/testfile":  "tune/ep",
 	"tune/processor": "",
 
 	"examples": "",
 }
 
-// Commands join everything.
 func isCommand(name string) bool { return strings.HasPrefix(name, "cmd/") }
 
 type pkg struct {
@@ -108,7 +101,7 @@ type pkg struct {
 
 func listPackages(t *testing.T) []pkg {
 	t.Helper()
-	// The GPU half is listed too: that needs the cgo files and no toolkit.
+	// The CUDA tags are included. Listing needs no toolkit.
 	cmd := exec.Command("go", "list", "-tags", "cuda,nvrtc", "-json=ImportPath,Imports", "./...")
 	cmd.Env = append(os.Environ(), "CGO_ENABLED=1")
 	out, err := cmd.Output()
@@ -153,7 +146,7 @@ func TestArrows(t *testing.T) {
 	}
 }
 
-// TestRuntimeIsStandard keeps what production links free of dependencies.
+// TestRuntimeIsStandard: packages that production links import only the standard library and each other.
 func TestRuntimeIsStandard(t *testing.T) {
 	out, err := exec.Command("go", "list", "-deps", "-f", "{{if not .Standard}}{{.ImportPath}}{{end}}", "./tune/table", "./tune/table/embedded").Output()
 	if err != nil {

@@ -1,4 +1,4 @@
-// Package examples has small complete programs in its folders. These tests build and run them.
+// Package examples holds small complete programs in its folders. These tests build and run them.
 package examples
 
 import (
@@ -17,8 +17,7 @@ import (
 	"github.com/epbench/epbench/tune/testfile"
 )
 
-// sealed returns the table in which the examples look up configs. Its rows lead to the answers
-// in want.
+// sealed returns the examples' table, whose rows lead to the answers in want.
 func sealed(t *testing.T) *table.Table {
 	t.Helper()
 	day := time.Date(2026, 1, 31, 12, 0, 0, 0, time.UTC)
@@ -45,7 +44,6 @@ const want = `1 tokens, even: default (kept)
 4000 tokens, even: default (uncovered)
 `
 
-// exported writes the table's export in a language into a new directory.
 func exported(t *testing.T, language string) string {
 	t.Helper()
 	e, err := export.Find(language)

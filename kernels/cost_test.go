@@ -7,7 +7,7 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// TestCostOf: the cost of a pair is the larger cost of its two kernels, in each field.
+// TestCostOf: in each field a pair's cost is the larger cost of its two kernels.
 func TestCostOf(t *testing.T) {
 	half := func(name string) kernels.Kernel {
 		return kernels.Kernel{Name: name, Params: []kernels.Param{

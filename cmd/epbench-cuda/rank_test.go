@@ -20,7 +20,7 @@ import (
 	"github.com/epbench/epbench/workloads"
 )
 
-// If argsEnv is set, this test binary runs as epbench-cuda with these arguments. Rank 1 ends as soon as the file dieEnv
+// If argsEnv is set, this test binary runs as epbench-cuda with these arguments. Rank 1 exits when the file dieEnv
 // exists.
 const (
 	argsEnv = "EPBENCH_TEST_ARGS"
@@ -42,21 +42,20 @@ func TestMain(m *testing.M) {
 
 func dieAt(file string) {
 	for {
-		if os.Remove(file) == nil { // the file is removed, or ranks that start later would die too
+		if os.Remove(file) == nil { // or ranks that start later would exit too
 			os.Exit(9)
 		}
 		time.Sleep(5 * time.Millisecond)
 	}
 }
 
-// launched is a worker of several processes on emulated GPUs of this host.
 type launched struct {
 	*worker.Backend
-	die string // ends rank 1 as soon as it exists
+	die string // a file that makes rank 1 exit
 }
 
-// launchRanks starts a worker with ranks. args must not choose a clock that subtracts two times: on a busy host the
-// difference can be negative.
+// launchRanks starts a worker. args must not choose a clock that subtracts two times: on a busy host the difference can
+// be negative.
 func launchRanks(t *testing.T, ranks int, args string) launched {
 	t.Helper()
 	if os.Getenv("EMUL_SRC") == "" {
@@ -109,10 +108,9 @@ func (l launched) openRouted(t *testing.T, p ep.Problem, routing string) kernels
 	return s
 }
 
-// hostsPair names the pair of kernels over hosts. count and data name values of the parameter arrival.
 const hostsPair, count, data = "dispatch_hosts+combine_hosts", "count", "data"
 
-// pair prepares hostsPair with 128 threads, the given arrival, and changes of the form NAME=VALUE.
+// pair prepares hostsPair with 128 threads, the given arrival and changes NAME=VALUE.
 func (l launched) pair(t *testing.T, s kernels.Session, p ep.Problem, arrival string, changes ...string) ep.Config {
 	t.Helper()
 	k, err := kernels.Find(l.Kernels(), ep.Pair, hostsPair)
@@ -130,7 +128,7 @@ func (l launched) pair(t *testing.T, s kernels.Session, p ep.Problem, arrival st
 	return c
 }
 
-// right verifies and runs a config, twice: the second time, memory holds data of the first.
+// right verifies and runs a config twice. The second time, memory holds old data.
 func right(t *testing.T, s kernels.Session, c ep.Config) {
 	t.Helper()
 	for range 2 {
@@ -145,8 +143,8 @@ func right(t *testing.T, s kernels.Session, c ep.Config) {
 	}
 }
 
-// TestRankHosts: four ranks on two hosts are right, although the network delays and reorders messages. If a rank dies
-// during a call, the error names it, and the other ranks end too.
+// TestRankHosts: four ranks on two hosts give right results on a network that delays and reorders messages. If a rank
+// exits during a call, the error names that rank, and the other ranks exit too.
 func TestRankHosts(t *testing.T) {
 	t.Parallel()
 	l := launchRanks(t, 4, "rank --clock event --split --deadline 30s")
@@ -175,7 +173,7 @@ func TestRankHosts(t *testing.T) {
 	}
 }
 
-// TestRankRail: six ranks on three hosts forward messages on the route "rail". Some messages have several parts.
+// TestRankRail: six ranks on three hosts forward messages on the route "rail".
 func TestRankRail(t *testing.T) {
 	t.Parallel()
 	l := launchRanks(t, 6, "rank --clock event --split --deadline 30s")
@@ -186,7 +184,7 @@ func TestRankRail(t *testing.T) {
 	right(t, s, l.pair(t, s, p, data, "dispatch.route=rail", "dispatch.mode=split", "dispatch.part=1024"))
 }
 
-// refuseMixed checks that a pair is refused if its combine cannot read what its dispatch writes.
+// refuseMixed: a combine that cannot read its dispatch's output is refused.
 func refuseMixed(t *testing.T, l launched, p ep.Problem) {
 	t.Helper()
 	k, err := kernels.Find(l.Kernels(), ep.Pair, hostsPair)
@@ -198,8 +196,8 @@ func refuseMixed(t *testing.T, l launched, p ep.Problem) {
 	}
 }
 
-// TestRankDrill: if a signal between hosts is lost, an error names it within the deadline, and the ranks continue to
-// work. With arrival=data a signal belongs to no expert, so the error names only the sender.
+// TestRankDrill: if a signal between hosts is lost, the error names its sender, and with arrival=count also its expert.
+// The ranks then continue to work.
 func TestRankDrill(t *testing.T) {
 	t.Parallel()
 	l := launchRanks(t, 2, "rank --clock event --split --deadline 3s --drill drop:1:2:threads=96")
@@ -211,7 +209,7 @@ func TestRankDrill(t *testing.T) {
 		{data, "rail", "rank 0 waited in dispatch_wait for rank 1"},
 	} {
 		lossy := l.pair(t, s, p, c.arrival, "dispatch.route="+c.route, "dispatch.threads=96")
-		for try := 1; ; try++ { // on a busy host another wait may exceed the deadline first
+		for try := 1; ; try++ { // on a busy host another wait may time out first
 			var f *kernels.Failure
 			_, err := s.Run(t.Context(), lossy, kernels.RunSpec{Rounds: 3, Fold: 2})
 			if !errors.As(err, &f) || f.Status != ep.Hang || try == 10 {
@@ -225,7 +223,7 @@ func TestRankDrill(t *testing.T) {
 	}
 }
 
-// TestRankTopology: a problem with more ranks or hosts than were launched is refused. The error names the flag.
+// TestRankTopology: problems with more ranks or hosts than were launched are refused.
 func TestRankTopology(t *testing.T) {
 	t.Parallel()
 	l := launchRanks(t, 2, "rank --deadline 30s")

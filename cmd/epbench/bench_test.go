@@ -40,7 +40,7 @@ func TestInterruptedBench(t *testing.T) {
 	}
 }
 
-// cpuWithNewParameter adds a parameter, stores, to the CPU backend. Earlier builds behaved as with stores=cached.
+// cpuWithNewParameter is the CPU backend with a new parameter, stores. Earlier builds worked as stores=cached does.
 type cpuWithNewParameter struct{ kernels.Backend }
 
 func (g cpuWithNewParameter) Kernels() []kernels.Kernel {
@@ -56,7 +56,7 @@ func (g cpuWithNewParameter) Kernels() []kernels.Kernel {
 	return all
 }
 
-// TestBenchOfEarlierRows: to a row of an earlier build, bench adds the value that stands for the earlier behaviour.
+// TestBenchOfEarlierRows: bench adds stores=cached to a row of an earlier build.
 func TestBenchOfEarlierRows(t *testing.T) {
 	b, err := cpu.Open()
 	if err != nil {
@@ -74,7 +74,7 @@ func TestBenchOfEarlierRows(t *testing.T) {
 	}
 }
 
-// TestBandNote: there is no note if the policy's band is wider.
+// TestBandNote: there is no note if the policy's band is wider than the table's.
 func TestBandNote(t *testing.T) {
 	if got := bandNote(benchSessions, 0.02, 0.01); !strings.Contains(got, "From two runs of 12 sessions, compare can decide a band of 3.7 %; from two of 100 sessions, 1.1 %. The default band is 1.0 %") {
 		t.Errorf("on a GPU: %s", got)
@@ -100,7 +100,7 @@ func TestIntervalsPageStatesReach(t *testing.T) {
 	}
 }
 
-// TestBenchOfIllegalRows: if the config of a row cannot run here, bench measures the default.
+// TestBenchOfIllegalRows: if a row's config cannot run here, bench measures the default.
 func TestBenchOfIllegalRows(t *testing.T) {
 	b, err := cpu.Open()
 	if err != nil {
@@ -115,7 +115,6 @@ func TestBenchOfIllegalRows(t *testing.T) {
 	}
 }
 
-// tableOf writes a table with one row of dispatch.
 func tableOf(t *testing.T, b kernels.Backend, config string) (p ep.Problem, path string) {
 	t.Helper()
 	p = ep.Problem{Op: ep.Dispatch, Mode: ep.Eager, Ranks: 4, Nodes: 1, Hidden: 512, Experts: 32, TopK: 4, Dispatch: ep.BF16, Combine: ep.BF16}

@@ -9,10 +9,9 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// mostHelp is the largest number of lines of a command's help.
 const mostHelp = 80
 
-// TestHelp: each command has three examples that parse. Each flag is below a heading. No line is wider than helpWidth.
+// TestHelp: each command has three examples that parse. Each flag is below a heading.
 func TestHelp(t *testing.T) {
 	root := newRoot(&bytes.Buffer{}, &bytes.Buffer{})
 	var visit func(*cobra.Command)
@@ -62,7 +61,7 @@ func TestHelp(t *testing.T) {
 	visit(root)
 }
 
-// TestQueryHelp: table lookup takes defaults from the table, so its help must not show those of sweep.
+// TestQueryHelp: the help of table lookup shows no defaults of sweep.
 func TestQueryHelp(t *testing.T) {
 	var out bytes.Buffer
 	if code := run(t.Context(), []string{"table", "lookup", "--help"}, &out, &out); code != exitDone {

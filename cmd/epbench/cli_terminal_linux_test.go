@@ -12,7 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// openTerminal opens a pseudo-terminal. read closes it and returns what was written to it.
+// openTerminal opens a pseudo-terminal. read closes the terminal and returns its output.
 func openTerminal(t *testing.T, width uint16) (f *os.File, read func() string) {
 	t.Helper()
 	master, err := os.OpenFile("/dev/ptmx", os.O_RDWR, 0)
@@ -35,7 +35,7 @@ func openTerminal(t *testing.T, width uint16) (f *os.File, read func() string) {
 	said := make(chan string)
 	go func() {
 		var b bytes.Buffer
-		io.Copy(&b, master) // fails after the last writer has closed the terminal
+		io.Copy(&b, master) // fails after the terminal's last writer closes it
 		said <- strings.ReplaceAll(b.String(), "\r\n", "\n")
 	}()
 	return f, func() string {

@@ -9,14 +9,13 @@ import (
 	"unicode/utf8"
 )
 
-// onTerminal formats output for a terminal until the test ends.
 func onTerminal(t *testing.T, width int) {
 	before := widthOf
 	t.Cleanup(func() { widthOf = before })
 	widthOf = func(io.Writer) int { return width }
 }
 
-// checkWidth refuses lines that are wider than the terminal. Commands and outputs for programs may be wider.
+// checkWidth refuses lines wider than the terminal, except commands and outputs for programs.
 func checkWidth(t *testing.T, args []string, width int, output string) {
 	t.Helper()
 	forPrograms := func(arg string) bool {
@@ -34,7 +33,7 @@ func checkWidth(t *testing.T, args []string, width int, output string) {
 	}
 }
 
-// TestMessagesAreWrapped: lines are broken on a terminal and not in a pipe.
+// TestMessagesAreWrapped: lines are wrapped on a terminal and not in a pipe.
 func TestMessagesAreWrapped(t *testing.T) {
 	const long = "one two three four five\n  an indented line\nsix\n"
 	for width, want := range map[int]string{0: long, 14: "one two three\nfour five\nan indented\nline\nsix\n"} {

@@ -8,8 +8,8 @@ import (
 	"github.com/epbench/epbench/tune/record"
 )
 
-// TestSwappedGate allows a loss of 3 %. A winner fails if the whole interval of its loss is above 3 %. It is unsure if
-// the interval contains 3 %, or if the other run did not measure it.
+// TestSwappedGate allows a loss of 3 %. A winner fails if its whole interval is above 3 %. The result is unsure if the
+// interval contains 3 %, or if the other run did not measure the winner.
 func TestSwappedGate(t *testing.T) {
 	loss := func(low, high float64) reports.Swapped {
 		return reports.Swapped{Verdict: record.Same, Loss: record.Interval{Mid: (low + high) / 2, Low: low, High: high}}

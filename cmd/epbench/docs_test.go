@@ -14,14 +14,14 @@ import (
 	"github.com/epbench/epbench/tune/testfile"
 )
 
-// A docCommand is one "$ epbench ..." line of a document.
+// docCommand is one "$ epbench ..." line of a document.
 type docCommand struct {
 	file string
 	line string
-	gpu  bool // marked "sh gpu": TestDocs only parses it
+	gpu  bool // from a block "sh gpu": only parsed
 }
 
-// variables matches the assignments before a command: "$ NAME=VALUE epbench ...".
+// variables matches "$ NAME=VALUE " before a command.
 var variables = regexp.MustCompile(`^\$ (?:[A-Z_]+=\S+ )+`)
 
 var shBlock = regexp.MustCompile("(?ms)^```sh( gpu)?\n(.*?)^```")
@@ -45,7 +45,7 @@ func docCommands(t *testing.T, root string) []docCommand {
 	return out
 }
 
-// TestDocs runs the commands of the documents in order, outside the repository. Commands for GPUs are only parsed.
+// TestDocs runs the documents' commands in order, outside the repository. Commands for GPUs are only parsed.
 func TestDocs(t *testing.T) {
 	if testing.Short() {
 		t.Skip("runs real sweeps; left out with -short")
@@ -60,7 +60,7 @@ func TestDocs(t *testing.T) {
 	}
 	inLinkedFolder(t, root)
 	onTerminal(t, 80)
-	useSteadyBackend(t, func() {}) // with real times, a busy host may decide nothing and write no table
+	useSteadyBackend(t, func() {}) // real times may write no table on a busy host
 	useSteadyPython(t)
 	for _, c := range commands {
 		t.Run(c.file+"/"+c.line, func(t *testing.T) {
@@ -77,11 +77,11 @@ func TestDocs(t *testing.T) {
 			checkWidth(t, args, 80, stdout.String()+stderr.String())
 		})
 	}
-	checkDemoSweep(t, "first") // README's first sweep, whose only flag is its directory
+	checkDemoSweep(t, "first") // README's first sweep
 	galleryDrawn(t, root)
 }
 
-// galleryDrawn compares docs/gallery with the pictures that docs/gallery.md drew.
+// galleryDrawn compares docs/gallery with the pictures that the commands of docs/gallery.md drew.
 func galleryDrawn(t *testing.T, root string) {
 	shown, _ := filepath.Glob(filepath.Join(root, "docs", "gallery", "*.svg"))
 	for _, picture := range shown {
@@ -99,7 +99,7 @@ func galleryDrawn(t *testing.T, root string) {
 
 var makeLine = regexp.MustCompile(`(?m)^\$ (?:[A-Z_]+=\S+ )*make ([^&\n]*)`)
 
-// TestDocsNameMakeTargets: the target of each "$ make TARGET" exists. CI runs make test-all.
+// TestDocsNameMakeTargets: the target of each "$ make TARGET" exists.
 func TestDocsNameMakeTargets(t *testing.T) {
 	var rules []byte
 	for _, file := range []string{"Makefile", "release.mk", "native/cuda.mk", "native/epcomm/epcomm.mk"} {
@@ -124,10 +124,10 @@ func TestDocsNameMakeTargets(t *testing.T) {
 	}
 }
 
-// linkTarget matches the target of a link, which epbench docs may leave out.
+// linkTarget matches a link's target, which epbench docs may omit.
 var linkTarget = regexp.MustCompile(`\]\([^)]*\)`)
 
-// TestDocsCommand: epbench docs prints all words of each page. Each page that a text in the sources names exists.
+// TestDocsCommand: epbench docs prints all words of each page. Pages that the sources name exist.
 func TestDocsCommand(t *testing.T) {
 	onTerminal(t, 60)
 	for _, name := range pageNames() {
@@ -163,7 +163,6 @@ func TestDocsCommand(t *testing.T) {
 	}
 }
 
-// parseOnly checks that a command and its flags exist.
 func parseOnly(t *testing.T, args []string) {
 	t.Helper()
 	root := newRoot(&bytes.Buffer{}, &bytes.Buffer{})
@@ -176,7 +175,6 @@ func parseOnly(t *testing.T, args []string) {
 	}
 }
 
-// shellWords splits a line at spaces outside double quotes.
 func shellWords(line string) []string {
 	var out []string
 	for i, part := range strings.Split(line, `"`) {

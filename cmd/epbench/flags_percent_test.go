@@ -38,7 +38,7 @@ func TestPercent(t *testing.T) {
 		if err != nil || math.Abs(got-c.want) > 1e-15 {
 			t.Errorf("%q: %v, %v; want %v", c.text, got, err, c.want)
 		}
-		again := 0.0 // as --resume reads it
+		again := 0.0 // the value that --resume reads
 		if err := (&percentValue{share: &again, most: maxBand}).Set(p.String()); err != nil || math.Abs(again-got) > 1e-12 {
 			t.Errorf("%q is recorded as %q and read as %v, %v", c.text, p, again, err)
 		}
@@ -69,7 +69,7 @@ func TestEveryPercent(t *testing.T) {
 	}
 }
 
-// TestResumedBand: --resume reads a recorded --band=3 as 3 %. Programs before v0.1.0 wrote it so.
+// TestResumedBand: --resume reads a recorded --band=3 as 3 %. Runs of epbench before v0.1.0 contain --band=3.
 func TestResumedBand(t *testing.T) {
 	for _, text := range []string{"--band=3", "--band=3%"} {
 		f, err := resumed([]string{"epbench", "sweep", text})

@@ -19,10 +19,10 @@ import (
 	"github.com/parquet-go/parquet-go"
 )
 
-// hostileInput is a file that makes a careless reader use too much memory or time.
+// hostileInput is a file on which a careless reader uses too much memory or time.
 type hostileInput struct {
 	name    string
-	command string // FILE stands for the file
+	command string // FILE stands for the path
 	make    func(io.Writer)
 	fine    bool // the command must succeed
 }
@@ -65,18 +65,16 @@ func gzipped(content func(io.Writer)) func(io.Writer) {
 	}
 }
 
-// npy writes the header of a NumPy file without its array.
 func npy(descr, shape string) func(io.Writer) {
 	dict := fmt.Sprintf("{'descr': '%s', 'fortran_order': False, 'shape': (%s), }", descr, shape)
 	return says(fmt.Sprintf("\x93NUMPY\x01\x00\x76\x00%-117s\n", dict))
 }
 
-// pickled writes a file in PyTorch's format: an archive with a pickle.
+// pickled writes a PyTorch file: an archive with a pickle.
 func pickled(content func(io.Writer)) func(io.Writer) {
 	return zipped("a/data.pkl", texts(says("\x80\x02"), content, says(".")))
 }
 
-// parquetOf writes a Parquet file with a long text in each row.
 func parquetOf(rows, bytes int) func(io.Writer) {
 	type row struct {
 		Text string `parquet:"comm_backend,dict"`
@@ -91,12 +89,11 @@ func parquetOf(rows, bytes int) func(io.Writer) {
 	}
 }
 
-// footer writes a Parquet file that has only a footer.
+// footer writes a Parquet file without data.
 func footer(body string) func(io.Writer) {
 	return texts(says("PAR1"+body), says(string(binary.LittleEndian.AppendUint32(nil, uint32(len(body))))+"PAR1"))
 }
 
-// Commands that read a file.
 const (
 	importTrace = "workload import --layer 0 FILE"
 	importTimes = "import FILE --ranks 8 --experts 256 --topk 8 --hidden 7168 -o out"
@@ -142,7 +139,8 @@ var hostileInputs = []hostileInput{
 	{name: "line.jsonl", command: importTrace, make: times(60*mega, "[")},
 	{name: "long.parquet", command: importTimes, make: parquetOf(20_000, 4096)},
 	{name: "list.parquet", command: importTimes, make: footer("\x19\xfc\xff\xff\xff\xff\x07")},
-	// A package's variables are made at each start of the test program, which scripts start often. So this text is made late.
+	// make builds this large text only when the test runs. As a package variable, every start of the test program would
+	// build it.
 	{name: "structs.parquet", command: importTimes, make: func(w io.Writer) {
 		footer("\x19\xfc\x80\x80\x80\x02" + strings.Repeat("\x00", 4*mega))(w)
 	}},
@@ -200,7 +198,7 @@ var hostileInputs = []hostileInput{
 	{name: "warnings", command: reportLog, make: logOfList("warnings", `""`, 2_500_000)},
 }
 
-// logLine is a line of a log, with verbs for the end of a block, the token count and further fields.
+// logLine is a log line with three format verbs: the end of a block, the token count and further fields.
 const logLine = `{"schema":2,"end":%v,"problem":{"op":"dispatch","mode":"eager","ranks":4,"nodes":1,"hidden":512,"experts":32,"top_k":4,"tokens":%d,"max_tokens":999999,"dispatch":"bf16","combine":"bf16","shared_expert":false,"skip_a2a":false,"precision":"full"},"role":"candidate"%s}`
 
 func logOfCases(n int) func(io.Writer) {
@@ -211,7 +209,7 @@ func logOfCases(n int) func(io.Writer) {
 	}
 }
 
-// logOfList writes eight lines, each with a list of n elements.
+// logOfList writes eight log lines, each with a list of n elements.
 func logOfList(field, element string, n int) func(io.Writer) {
 	return func(w io.Writer) {
 		for range 8 {
@@ -220,8 +218,8 @@ func logOfList(field, element string, n int) func(io.Writer) {
 	}
 }
 
-// Limits of a command. Its peak memory may be leastPeak bytes or peakTimes times the file, whichever is more. mostCPU
-// limits processor time, because that depends little on the host's load.
+// Limits of a command: peak memory of leastPeak bytes or peakTimes the file's size, the larger of both; mostCPU of
+// processor time, which depends little on the host's load.
 const (
 	leastPeak = 256 * mega
 	peakTimes = 8
@@ -229,7 +227,7 @@ const (
 	hangs     = 3 * time.Minute
 )
 
-// TestHostileInputs: no command hangs on a hostile file, uses too much memory, or panics. -v prints the costs.
+// TestHostileInputs: on a hostile file no command hangs, panics or uses too much memory. -v prints the costs.
 func TestHostileInputs(t *testing.T) {
 	if testing.Short() || runtime.GOOS != "linux" {
 		t.Skip("the test builds the program and measures its memory on Linux")
@@ -256,11 +254,10 @@ func TestHostileInputs(t *testing.T) {
 	}
 }
 
-// hostileRun is the run.json of a hostile log.
 const hostileRun = `{"schema":2,"tool":"x","command":["epbench","bench"],"started":"2026-11-26T00:00:00Z","machine":{"backend":"x","name":"x","arch":"x","sms":4,"gpus":0,"link":"none"},"abi":"x","policy":"","band":0.01,"seed":1,"strategy":"auto"}`
 
-// hostileFiles returns the names of the hostile file of a run directory and of a harmless one. They are "" if the
-// command reads no run.
+// hostileFiles returns two file names of a run directory: the hostile file's, and the name of a harmless file with this
+// content. All are "" if the command reads no run.
 func hostileFiles(command string) (hostile, harmless, content string) {
 	switch command {
 	case reportRun:
@@ -271,7 +268,6 @@ func hostileFiles(command string) (hostile, harmless, content string) {
 	return "", "", ""
 }
 
-// makeHostile writes the hostile file, alone or in a run directory.
 func makeHostile(path string, x hostileInput) error {
 	if hostile, harmless, content := hostileFiles(x.command); hostile != "" {
 		if err := os.Mkdir(path, 0o777); err != nil {
@@ -290,7 +286,7 @@ func makeHostile(path string, x hostileInput) error {
 	return f.Close()
 }
 
-// costOf runs the command. peak and bytes (the size of the file) are in bytes.
+// costOf runs the command. peak and bytes (the file's size) are in bytes.
 func costOf(t *testing.T, program, path string, x hostileInput) (peak int64, took time.Duration, bytes int64) {
 	t.Helper()
 	args := strings.Fields(strings.ReplaceAll(x.command, "FILE", path))

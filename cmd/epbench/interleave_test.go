@@ -21,8 +21,8 @@ import (
 	"github.com/epbench/epbench/tune/sweep"
 )
 
-// TestGroupCases: one comparison has all libraries of a case. With two layouts of one backend, its sides have the same
-// work.
+// TestGroupCases: all libraries of a case are in one comparison. Two layouts of one backend are in separate
+// comparisons.
 func TestGroupCases(t *testing.T) {
 	sides := map[string]*sweep.InterleavedRun{}
 	for _, name := range []string{"deepep", "ll", "ours"} {
@@ -59,7 +59,7 @@ func TestGroupCases(t *testing.T) {
 	}
 }
 
-// TestStartSideBySide: two backends start at the same time, a shared one only once.
+// TestStartSideBySide: two backends start at the same time. A shared backend starts once.
 func TestStartSideBySide(t *testing.T) {
 	dir := t.TempDir()
 	waits := func(mine, others string) origin {
@@ -81,7 +81,7 @@ func TestStartSideBySide(t *testing.T) {
 	}
 }
 
-// TestOrigins: interleave finds the backend of runs that sweep or bench made.
+// TestOrigins: interleave finds the backend of a run of sweep or bench.
 func TestOrigins(t *testing.T) {
 	for _, c := range []struct {
 		want    origin
@@ -99,7 +99,7 @@ func TestOrigins(t *testing.T) {
 	}
 }
 
-// slowEnd is a backend whose Close waits for the Close of another.
+// slowEnd is a backend whose Close waits for another backend's Close.
 type slowEnd struct {
 	kernels.Backend
 	both *sync.WaitGroup
@@ -127,7 +127,7 @@ func TestEndSideBySide(t *testing.T) {
 	}
 }
 
-// TestCheckInterleaved: runs with different seeds, or with the same name, are refused.
+// TestCheckInterleaved: runs with different seeds or with equal names are refused.
 func TestCheckInterleaved(t *testing.T) {
 	at := func(path string, seed uint64) *reports.Loaded {
 		return &reports.Loaded{Path: path, Run: &record.Run{Seed: seed}}

@@ -13,8 +13,7 @@ import (
 	"github.com/epbench/epbench/tune/testfile"
 )
 
-// TestMakeTables runs native/make-tables.sh on the CPU backend. Started again, the script resumes interrupted sweeps
-// and keeps finished ones.
+// TestMakeTables: when native/make-tables.sh starts again, it resumes interrupted sweeps and keeps finished sweeps.
 func TestMakeTables(t *testing.T) {
 	if testing.Short() {
 		t.Skip("runs real sweeps; left out with -short")
@@ -61,14 +60,14 @@ func TestMakeTables(t *testing.T) {
 	}
 }
 
-// makeTables runs the script on the steady backend (steady_test.go) and returns its output.
+// makeTables runs the script on the steady backend and returns its output.
 func makeTables(t *testing.T, bin, dir string, args ...string) string {
 	t.Helper()
 	cmd := exec.Command("sh", append([]string{filepath.Join("..", "..", "native", "make-tables.sh"), dir}, args...)...)
 	cmd.Env = append(os.Environ(), "EPBENCH="+bin, "BACKEND=cpu", "RANKS=2", "TOKENS=1", "DTYPES=bf16", "ROUTINGS=uniform", steadyEnv+"=1")
 	out, err := cmd.CombinedOutput()
 	var exit *exec.ExitError
-	if err != nil && !errors.As(err, &exit) { // callers read the output of a script that fails
+	if err != nil && !errors.As(err, &exit) { // callers read a failed script's output
 		t.Fatal(err)
 	}
 	return string(out)

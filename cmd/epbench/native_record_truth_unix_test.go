@@ -13,8 +13,8 @@ import (
 	"time"
 )
 
-// TestRecordTruth kills native/record-truth.sh. Finished recordings must be complete, and a second run must measure
-// only the other problems.
+// TestRecordTruth kills native/record-truth.sh. Finished recordings are complete, and a second run measures only the
+// other problems.
 func TestRecordTruth(t *testing.T) {
 	if testing.Short() {
 		t.Skip("runs real sweeps; left out with -short")

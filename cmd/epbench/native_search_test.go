@@ -10,7 +10,7 @@ import (
 	"github.com/epbench/epbench/tune/testfile"
 )
 
-// searchPrograms holds the programs that compare epbench's search with other tuners.
+// searchPrograms holds programs that compare epbench's search with other tuners.
 const searchPrograms = "../../native/python/search"
 
 func needsPython(t *testing.T) {
@@ -27,7 +27,7 @@ func TestSearchPrograms(t *testing.T) {
 	}
 }
 
-// TestSearchSummaries makes the recorded summaries again, which docs/search-hub.md shows.
+// TestSearchSummaries compares the summaries in docs/search-hub.md with new ones.
 func TestSearchSummaries(t *testing.T) {
 	needsPython(t)
 	const archive = "../../testdata/archive"

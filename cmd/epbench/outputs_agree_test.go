@@ -20,7 +20,6 @@ import (
 	"github.com/epbench/epbench/tune/testfile"
 )
 
-// recordedRuns lists the committed runs whose outputs must agree.
 var recordedRuns = []string{"cpu-sweep", "h200x2-deepseek-v3"}
 
 // TestOutputsAgree compares all outputs of a run with its run.json.
@@ -37,11 +36,10 @@ func TestOutputsAgree(t *testing.T) {
 		useSteadyBackend(t, func() {})
 		dir := filepath.Join(t.TempDir(), "run")
 		agree(t, dir, epbench(t, "sweep", "--backend=cpu", "--op=dispatch,combine", "--budget=12",
-			"--routing=zipf:1.0,uniform,local", "--tokens=1,64", "-o", dir)) // under "local" a config other than the default wins
+			"--routing=zipf:1.0,uniform,local", "--tokens=1,64", "-o", dir)) // under "local" the default does not win
 	})
 }
 
-// epbench runs a command that must succeed and returns its output.
 func epbench(t *testing.T, args ...string) string {
 	t.Helper()
 	var stdout, stderr bytes.Buffer
@@ -51,22 +49,21 @@ func epbench(t *testing.T, args ...string) string {
 	return stdout.String()
 }
 
-// shownTables holds the tables that one output shows.
 type shownTables struct {
 	winners, regret []line // nil: the output has no such table
-	exact           bool   // for programs: all digits, complete configs
+	exact           bool   // an output for programs: all digits, complete configs
 }
 
 type outputs struct {
-	tables   map[string]shownTables // by output: "terminal", "summary.md", "page", "csv", "json" and "sweep"
-	rows     []line                 // the rows of table.json on the page
+	tables   map[string]shownTables
+	rows     []line
 	pictures map[string]picture
 	table    *table.Table // nil if the run wrote none
 }
 
 const winnersTitle, regretTitle = "Winners: what to launch\n", "Regret: what each winner loses under every routing\n"
 
-// readOutputs collects the outputs of a run. stdout is the sweep's output; for a committed run it is "".
+// readOutputs collects the outputs of a run. stdout is a sweep's output, or "" for a committed run.
 func readOutputs(t *testing.T, facts *record.Run, dir, stdout string) outputs {
 	t.Helper()
 	tmp := t.TempDir()
@@ -100,7 +97,7 @@ func readOutputs(t *testing.T, facts *record.Run, dir, stdout string) outputs {
 	if stdout != "" {
 		out.tables["sweep"] = shownTables{winners: textTable(t, stdout, winnersTitle)}
 	}
-	for name, p := range pictures(t, filepath.Join(dir, record.PlotsDir)) { // the pictures that the sweep itself drew
+	for name, p := range pictures(t, filepath.Join(dir, record.PlotsDir)) { // pictures of the sweep
 		if again, ok := out.pictures[name]; ok && p != again {
 			t.Errorf("plots: %s differs from the picture that plot draws now", name)
 		}
@@ -111,7 +108,6 @@ func readOutputs(t *testing.T, facts *record.Run, dir, stdout string) outputs {
 	return out
 }
 
-// makeSummary writes the summary that this build would write for a committed run.
 func makeSummary(t *testing.T, dir, path string) {
 	t.Helper()
 	l, err := reports.Load(dir)
@@ -125,8 +121,8 @@ func makeSummary(t *testing.T, dir, path string) {
 	testfile.Write(t, path, b.Bytes())
 }
 
-// agree compares outputs with run.json. Then it changes one fact at a time, and expects a difference to each output
-// that shows it.
+// agree compares outputs with run.json. Then it changes one fact at a time, and expects a difference in each output
+// that shows the fact.
 func agree(t *testing.T, dir, stdout string) {
 	facts, err := record.ReadRun(dir)
 	if err != nil {
@@ -160,7 +156,7 @@ type mutant struct {
 	fact    string
 	change  func(*record.Run, *record.Search)
 	shownBy []string
-	regret  bool // the fact is in the regret matrix
+	regret  bool
 }
 
 func mutants(out outputs) []mutant {
@@ -173,7 +169,7 @@ func mutants(out outputs) []mutant {
 		}
 		return append(slices.Clone(names), more...)
 	}
-	// minimax changes the rows of all problems, because a noisy one may have no row of class "all".
+	// minimax changes the rows of all problems, because a problem may have no row of class "all".
 	minimax := func(r *record.Run, change func(*record.RegretRow)) {
 		for _, x := range r.Regrets {
 			change(&x.Rows[len(x.Rows)-1])
@@ -192,7 +188,6 @@ func mutants(out outputs) []mutant {
 	}
 }
 
-// disagreements lists the differences between the outputs of a run and run.json.
 func disagreements(facts *record.Run, out outputs) (bad []string) {
 	say := func(format string, args ...any) { bad = append(bad, fmt.Sprintf(format, args...)) }
 	for _, name := range slices.Sorted(maps.Keys(out.tables)) {
@@ -212,7 +207,7 @@ func disagreements(facts *record.Run, out outputs) (bad []string) {
 
 type sayer func(format string, args ...any)
 
-// same reports whether a printed number equals value: to five digits for programs, to the printed decimals for people.
+// same compares a printed number with value: to five digits for programs, otherwise to the printed decimals.
 func (s shownTables) same(text string, value float64, decimals int) bool {
 	if math.IsNaN(value) {
 		return text == "-" || text == "<nil>" || text == ""
@@ -232,7 +227,6 @@ func (s shownTables) config(c, dflt ep.Config) string {
 	return c.Difference(dflt)
 }
 
-// checkWinners compares the table of winners with the searches of the run.
 func checkWinners(say sayer, facts *record.Run, s shownTables) {
 	if len(s.winners) != len(facts.Searches) {
 		say("%d winners, but run.json has %d", len(s.winners), len(facts.Searches))
@@ -272,7 +266,7 @@ func checkWinners(say sayer, facts *record.Run, s shownTables) {
 	}
 }
 
-// measuredEnd returns an end of a gain's interval, NaN if it has none.
+// measuredEnd returns an end of a gain's interval, NaN without an interval.
 func measuredEnd(d record.Decision, end float64) float64 {
 	if d.Gain == record.One {
 		return math.NaN()
@@ -284,7 +278,6 @@ func caseKey(p ep.Problem, routing string) string {
 	return fmt.Sprintf("%s %s %d %s", p.Op, p.Precision, p.Tokens, routing)
 }
 
-// checkRegret compares the table of regrets with the matrices of the run.
 func checkRegret(say sayer, facts *record.Run, s shownTables) {
 	at := 0
 	for _, r := range facts.Regrets {

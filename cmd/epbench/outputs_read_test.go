@@ -13,7 +13,7 @@ import (
 	"github.com/epbench/epbench/tune/testfile"
 )
 
-// line is a row of a printed table: it maps column names without units to cells.
+// line is a row of a printed table: column names without units, and cells.
 type line map[string]string
 
 func (l line) key() string {
@@ -24,7 +24,6 @@ func (l line) key() string {
 	return strings.Join([]string{l["op"], precision, l["tokens"], l["routing"] + l["winner of"]}, " ")
 }
 
-// units matches the unit in a column's name.
 var units = regexp.MustCompile(`( \((us|x|%|GB/s|tokens)\)|_(us|x|percent|GB_per_s|tokens))$`)
 
 func makeLines(names []string, rows [][]string) []line {
@@ -46,7 +45,6 @@ var (
 	anyTag  = regexp.MustCompile(`<[^>]*>`)
 )
 
-// textTable reads a table from the text for a terminal.
 func textTable(t *testing.T, text, title string) []line {
 	t.Helper()
 	_, rest, found := strings.Cut(text, title)
@@ -54,7 +52,7 @@ func textTable(t *testing.T, text, title string) []line {
 	if !found || len(lines) < 5 {
 		t.Fatalf("no table %q in\n%s", title, text)
 	}
-	names := gaps.Split(strings.TrimSpace(lines[0]), -1) // the next two lines have the units and a rule
+	names := gaps.Split(strings.TrimSpace(lines[0]), -1) // the next two lines hold units and a rule
 	var rows [][]string
 	for _, l := range lines[3:] {
 		cells := gaps.Split(strings.TrimSpace(l), -1)
@@ -138,10 +136,9 @@ func jsonTable(t *testing.T, text, name string) []line {
 	return out
 }
 
-// picture holds the description of an SVG file and the words that it draws.
 type picture struct{ description, drawn string }
 
-// pictures reads the SVG files of a directory, by name without .svg.
+// pictures returns a directory's SVG files by name without .svg.
 func pictures(t *testing.T, dir string) map[string]picture {
 	t.Helper()
 	paths, _ := filepath.Glob(filepath.Join(dir, "*.svg"))

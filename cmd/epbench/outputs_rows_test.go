@@ -11,7 +11,7 @@ import (
 	"github.com/epbench/epbench/tune/table"
 )
 
-// checkPictures compares the run with the words and numbers in its pictures.
+// checkPictures compares the run with the text in its pictures.
 func checkPictures(say sayer, facts *record.Run, all map[string]picture) {
 	for _, x := range facts.Searches {
 		if !x.OK() {
@@ -70,7 +70,6 @@ func percent1(l record.Loss) string {
 
 func closeTo(text string, value float64) bool { return shownTables{}.same(text, value, 0) }
 
-// pictureName returns the part of a file name that stands for a case.
 func pictureName(p ep.Problem, routing string) string {
 	parts := []string{string(p.Op), string(p.Dispatch), fmt.Sprintf("t%d", p.Tokens)}
 	if p.Precision != ep.Full {
@@ -82,7 +81,7 @@ func pictureName(p ep.Problem, routing string) string {
 	return strings.Join(parts, "-")
 }
 
-// inLatency reports whether a picture of latency shows a search's time.
+// inLatency reports whether a latency picture shows the time of search x.
 func inLatency(all map[string]picture, x record.Search) bool {
 	label := x.Routing
 	if x.Problem.Precision == ep.Reduced {
@@ -132,7 +131,6 @@ func launched(r table.Row, dflt ep.Config) ep.Config {
 	return r.Config
 }
 
-// searchesOf returns the searches of a row at one of its token counts.
 func searchesOf(facts *record.Run, r table.Row, tokens int) (out []record.Search) {
 	for _, s := range facts.Searches {
 		class := s.Class
@@ -162,8 +160,8 @@ func checkAll(say sayer, facts *record.Run, r table.Row, tokens int) {
 	}
 }
 
-// checkGain: the gain of a row is the smallest of its searches. It may be smaller if the row was also measured without
-// a search.
+// checkGain: a row's gain is the smallest gain of its searches, or smaller if the row was also measured without a
+// search.
 func checkGain(say sayer, facts *record.Run, r table.Row) {
 	least := record.Interval{Mid: math.Inf(1)}
 	whole := true
@@ -184,7 +182,6 @@ func checkGain(say sayer, facts *record.Run, r table.Row) {
 	}
 }
 
-// checkPageRows compares the rows on the page with table.json.
 func checkPageRows(say sayer, tuned *table.Table, rows []line) {
 	if len(rows) != len(tuned.Rows) {
 		say("%d rows, but table.json has %d", len(rows), len(tuned.Rows))

@@ -17,11 +17,11 @@ import (
 	"github.com/epbench/epbench/tune/testfile"
 )
 
-// outputSchema names the file with the JSON schema of --json. The schema's definition "COMMAND TABLE" describes a row of a table. Later versions
+// outputSchema is the JSON schema of --json. Its definition "COMMAND TABLE" describes a table's row. Later versions
 // keep the required columns.
 const outputSchema = "docs/schema/output.v1.json"
 
-// jsonSamples holds commands whose JSON the schema must describe. They run in order, on the steady backend.
+// jsonSamples holds commands whose JSON the schema must describe. They run in order.
 var jsonSamples = []string{
 	"sweep --backend cpu --op dispatch --tokens 1,16 --routing uniform,zipf:1.0 --budget 20 --sessions 3 -o one",
 	"sweep --backend cpu --op dispatch --tokens 1,16 --routing uniform,zipf:1.0 --budget 20 -o two",
@@ -79,8 +79,8 @@ type printed struct {
 	Rows    []map[string]any `json:"rows"`
 }
 
-// TestJSONFitsItsSchema validates the output of every command that has --json. EPBENCH_UPDATE=1 adds to the schema. It
-// removes nothing, because users rely on the schema.
+// TestJSONFitsItsSchema: the schema describes every command's JSON. EPBENCH_UPDATE=1 adds to the schema and removes
+// nothing, because users rely on it.
 func TestJSONFitsItsSchema(t *testing.T) {
 	if testing.Short() {
 		t.Skip("runs real sweeps; left out with -short")
@@ -107,7 +107,7 @@ func TestJSONFitsItsSchema(t *testing.T) {
 	judgeOutputs(t, path, all)
 }
 
-// runJSON returns the tables of a command. The object of epbench machine becomes a table with one row.
+// runJSON returns a command's tables. The object of epbench machine becomes a table with one row.
 func runJSON(t *testing.T, line string) []printed {
 	t.Helper()
 	var stdout, stderr bytes.Buffer
@@ -152,7 +152,7 @@ func everyCommandIsSampled(t *testing.T, sampled map[string]bool) {
 	visit(newRoot(&bytes.Buffer{}, &bytes.Buffer{}))
 }
 
-// judgeOutputs validates tables, and refuses columns that the schema does not describe.
+// judgeOutputs refuses tables and columns that the schema does not describe.
 func judgeOutputs(t *testing.T, path string, all []printed) {
 	t.Helper()
 	defs := readSchema(t, path)["$defs"].(map[string]any)
@@ -180,7 +180,7 @@ func judgeOutputs(t *testing.T, path string, all []printed) {
 	}
 }
 
-// describes reports whether the schema of a row has a column. Columns of routings and ranks match a pattern.
+// describes reports whether a definition has a column, by name or pattern.
 func describes(def map[string]any, column string) bool {
 	if _, named := def["properties"].(map[string]any)[column]; named {
 		return true
@@ -199,7 +199,6 @@ func readSchema(t *testing.T, path string) map[string]any {
 	return testfile.JSON[map[string]any](t, testfile.Read(t, path))
 }
 
-// updateSchema adds the tables and columns that the schema lacks.
 func updateSchema(t *testing.T, path string, all []printed) {
 	t.Helper()
 	doc := readSchema(t, path)
@@ -228,7 +227,7 @@ func byName(all []printed) map[string][]map[string]any {
 	return out
 }
 
-// addColumns adds columns to a definition. In a new table, the columns that all rows have become required.
+// addColumns adds columns to a definition. In a new table, the columns of all rows become required.
 func addColumns(def map[string]any, rows []map[string]any, isNew bool) {
 	properties := def["properties"].(map[string]any)
 	had := map[string]int{}

@@ -13,7 +13,7 @@ import (
 	"github.com/epbench/epbench/tune/testfile"
 )
 
-// TestPackShow: at 80 columns, pack show prints the reason of each answer, and only the kernels that the pack launches.
+// TestPackShow: pack show prints the reason of each answer, and only the kernels that the pack launches.
 func TestPackShow(t *testing.T) {
 	p := packFrom(t, "h200x2", 128, ep.FP8)
 	path := filepath.Join(t.TempDir(), "a.pack")
@@ -36,7 +36,6 @@ func TestPackShow(t *testing.T) {
 	}
 }
 
-// packFrom makes a pack of DeepSeek-V3 without code from an embedded table.
 func packFrom(t *testing.T, name string, maxTokens int, dtypes ...ep.DType) *pack.Pack {
 	t.Helper()
 	from := sourceFlags{embedded: true}
@@ -60,12 +59,11 @@ func packFrom(t *testing.T, name string, maxTokens int, dtypes ...ep.DType) *pac
 	return p
 }
 
-// TestPackMemory: the dtypes and kernels of a pack share memory, which stays below a limit. The areas add up to the
-// whole.
+// TestPackMemory: a pack's dtypes and kernels share memory, which stays below a limit. The areas add up to the total.
 func TestPackMemory(t *testing.T) {
 	for table, most := range map[string][2]float64{
 		"h100x2": {2, 4},
-		"h200x2": {2.45, 4.9}, // more: no other kernel polls the memory of combine_final
+		"h200x2": {2.45, 4.9}, // the memory of combine_final is not shared
 	} {
 		p := packFrom(t, table, 4096, ep.FP8, ep.BF16)
 		for i, gib := range most {

@@ -47,7 +47,7 @@ func pages(t *testing.T, root string) []string {
 	return append(out, filepath.Join(root, "README.md"), filepath.Join(root, "CONTRIBUTING.md"))
 }
 
-// TestPages makes each block of figures again and compares it with the page. EPBENCH_UPDATE=1 writes the new blocks.
+// TestPages compares each block of figures with a new one. EPBENCH_UPDATE=1 writes the new blocks.
 func TestPages(t *testing.T) {
 	if testing.Short() {
 		t.Skip("reads archives; left out with -short")
@@ -88,7 +88,6 @@ func TestPagesAreShort(t *testing.T) {
 	}
 }
 
-// TestReadmeFitsTheScreen: the first 40 lines of README have at most 80 columns.
 func TestReadmeFitsTheScreen(t *testing.T) {
 	text := testfile.Read(t, "../../README.md")
 	for i, line := range strings.SplitN(string(text), "\n", 41)[:40] {
@@ -98,10 +97,9 @@ func TestReadmeFitsTheScreen(t *testing.T) {
 	}
 }
 
-// link matches a link to a file of the repository, or to a heading.
 var link = regexp.MustCompile(`\]\(([^)#:]*)(#[^)]*)?\)`)
 
-// TestPageLinks: the file and the heading of each link exist.
+// TestPageLinks: each link's file and heading exist.
 func TestPageLinks(t *testing.T) {
 	for _, page := range pages(t, "../..") {
 		text := testfile.Read(t, page)
@@ -120,7 +118,7 @@ func TestPageLinks(t *testing.T) {
 	}
 }
 
-// anchors returns the headings of a page in the form that links use.
+// anchors returns a page's headings in the form that links use.
 func anchors(text string) []string {
 	var out []string
 	for line := range strings.Lines(text) {
@@ -132,7 +130,7 @@ func anchors(text string) []string {
 	return out
 }
 
-// inLinkedFolder changes to a folder with links to the repository, so that written files stay out of it.
+// inLinkedFolder changes to a folder with links to the repository, so that commands write no file into the repository.
 func inLinkedFolder(t *testing.T, root string) {
 	t.Helper()
 	dir := t.TempDir()
@@ -157,7 +155,7 @@ func makeFigures(recipe string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	first, _, _ := strings.Cut(text, "\n\n") // the first table of the output
+	first, _, _ := strings.Cut(text, "\n\n")
 	reader := csv.NewReader(strings.NewReader(first))
 	reader.Comment, reader.FieldsPerRecord = '#', -1
 	rows, err := reader.ReadAll()
@@ -178,7 +176,7 @@ func makeFigures(recipe string) (string, error) {
 	return markdown(rows), nil
 }
 
-// outputOf returns the output of an epbench command, or of cat FILE.
+// outputOf returns the output of an epbench command or of "cat FILE".
 func outputOf(command string) (string, error) {
 	if path, ok := strings.CutPrefix(command, "cat "); ok {
 		text, err := os.ReadFile(path)
@@ -192,7 +190,6 @@ func outputOf(command string) (string, error) {
 	return stdout.String(), nil
 }
 
-// unpack runs "tar xf ARCHIVE" once.
 func unpack(command string) error {
 	words := strings.Fields(command)
 	if len(words) < 3 || words[0] != "tar" {
@@ -260,7 +257,7 @@ func titled(spec string) (title, template string) {
 	return spec, "{" + spec + "}"
 }
 
-// across is the step that makes one column for each value of a column.
+// across makes a column for each value of a column.
 func across(rows [][]string, words []string) ([][]string, error) {
 	if len(words) < 3 {
 		return nil, fmt.Errorf("across needs a column, a key and a template: %v", words)
@@ -290,7 +287,7 @@ func across(rows [][]string, words []string) ([][]string, error) {
 
 var templateColumn = regexp.MustCompile(`\{([A-Za-z0-9_/%]+)(:[0-9]?)?\}`)
 
-// fill puts the values of a row into a template. {name:} is the unchanged value.
+// fill puts a row's values into a template. {name:} is the unchanged value.
 func fill(template string, names, row []string) (string, error) {
 	var missing error
 	out := templateColumn.ReplaceAllStringFunc(template, func(s string) string {
@@ -305,7 +302,7 @@ func fill(template string, names, row []string) (string, error) {
 	return strings.ReplaceAll(out, " [, ]", ""), missing
 }
 
-// figure writes a number with three digits or the decimals in format, and with commas. It does not change other text.
+// figure writes a number with commas, and with three digits or the decimals in format. Other text does not change.
 func figure(text, format string) string {
 	x, err := strconv.ParseFloat(text, 64)
 	if err != nil || format == ":" {

@@ -18,7 +18,7 @@ func steps(t *testing.T, targets ...string) string {
 	return string(out)
 }
 
-// TestRelease: both archives contain programs, man pages and completions. Their names contain the version.
+// TestRelease: both archives contain programs, man pages and completions.
 func TestRelease(t *testing.T) {
 	for want, args := range map[string][]string{version: {"release"}, "v9": {"release", "VERSION=v9"}} {
 		made := steps(t, args...)
@@ -35,7 +35,7 @@ func TestRelease(t *testing.T) {
 	}
 }
 
-// TestDockerfile: the make targets of the Dockerfile make the files that it copies. Its Go is that of go.mod.
+// TestDockerfile: the Dockerfile's make targets make the files that it copies. Its Go version is that of go.mod.
 func TestDockerfile(t *testing.T) {
 	read := func(name string) string {
 		text := testfile.Read(t, "../../"+name)

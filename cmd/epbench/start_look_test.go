@@ -7,8 +7,7 @@ import (
 	"testing"
 )
 
-// TestAskPython: start recognizes DeepEP V2 by its files. Package sgl-deep-ep 0.1.0 has only V1, 0.1.2 has both. The
-// workers write the name of the package into the run.
+// TestAskPython: start recognizes DeepEP V2 by its files. Package sgl-deep-ep 0.1.0 has only V1, 0.1.2 also has V2.
 func TestAskPython(t *testing.T) {
 	if _, err := exec.LookPath("python3"); err != nil {
 		t.Skip("python3 is not installed")

@@ -7,7 +7,7 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// If foundEnv has the path of a JSON file, a program that a test starts takes its surroundings from it.
+// foundEnv names a JSON file. A program that a test starts reads its surroundings from this file.
 const foundEnv = "EPBENCH_TEST_FOUND"
 
 func foundHere() {

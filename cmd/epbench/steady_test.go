@@ -22,11 +22,10 @@ import (
 // If steadyEnv is set, a program that a test starts uses the steady backend.
 const steadyEnv = "EPBENCH_TEST_STEADY"
 
-// dieEnv is RUNS:DELAY. A program that a test starts kills itself DELAY after that call of Run.
+// dieEnv is RUNS:DELAY. A program that a test starts kills itself DELAY after call number RUNS of Run.
 const dieEnv = "EPBENCH_TEST_DIE"
 
-// steady runs and checks calls as the CPU backend does, but computes their times. The load of the host therefore
-// changes no decision.
+// steady is the CPU backend with computed times, so that the host's load changes no decision.
 type steady struct {
 	*cpu.Backend
 	ran func() // called after each Run
@@ -37,7 +36,7 @@ func (b steady) Open(ctx context.Context, w *workloads.Workload) (kernels.Sessio
 	if err != nil {
 		return nil, err
 	}
-	best := 1 + (len(w.Spec)+w.Problem.Tokens)%4 // the best number of blocks depends on the workload
+	best := 1 + (len(w.Spec)+w.Problem.Tokens)%4 // depends on the workload
 	return &steadySession{s, b, best, rand.New(rand.NewPCG(w.Seed, 1))}, nil
 }
 
@@ -76,7 +75,6 @@ func steadyCPU(ran func()) {
 	}
 }
 
-// useSteadyBackend lasts until the test ends.
 func useSteadyBackend(t *testing.T, ran func()) {
 	t.Helper()
 	before := slices.Clone(backendTable)
@@ -84,9 +82,8 @@ func useSteadyBackend(t *testing.T, ran func()) {
 	steadyCPU(ran)
 }
 
-// useSteadyPython gives workers in Python a clock that advances by 10 us at each reading. With longer steps rounds
-// would last longer than their request, which epbench refuses. Shorter steps need many more calls. Python runs
-// sitecustomize.py before the worker.
+// useSteadyPython gives Python workers a clock that advances by 10 us at each reading. With longer steps rounds would
+// seem longer than their request, which epbench refuses. Python runs sitecustomize.py before the worker.
 func useSteadyPython(t *testing.T) {
 	t.Helper()
 	dir := t.TempDir()
@@ -101,7 +98,7 @@ func steadyHere() {
 	}
 }
 
-// dying returns a function that counts calls, and kills this program: with 12:3ms, 3 ms after the 12th.
+// dying returns a function that counts calls. With 12:3ms it kills this program 3 ms after the 12th call.
 func dying(how string) func() {
 	runs, after, _ := strings.Cut(how, ":")
 	left, _ := strconv.Atoi(runs)
@@ -114,8 +111,7 @@ func dying(how string) func() {
 	}
 }
 
-// TestSteady: the times of the steady backend are the computed ones, and its results pass the
-// oracle.
+// TestSteady: measured times equal the computed times, and the results pass the oracle.
 func TestSteady(t *testing.T) {
 	runs := 0
 	useSteadyBackend(t, func() { runs++ })

@@ -14,11 +14,11 @@ import (
 	"github.com/epbench/epbench/tune/record"
 )
 
-// TestSweepSurvivesKills kills the sweep this many times, each within maxRuns calls of Run.
+// Number of kills, and the most calls of Run before a kill.
 const kills, maxRuns = 20, 250
 
-// TestSweepSurvivesKills kills a sweep at random calls and resumes it. In the end the log must have each block once,
-// complete and in order.
+// TestSweepSurvivesKills kills a sweep at random calls and resumes it. The final log has each block once, complete and
+// in order.
 func TestSweepSurvivesKills(t *testing.T) {
 	if testing.Short() {
 		t.Skip("runs a real sweep; left out with -short")
@@ -51,8 +51,8 @@ func TestSweepSurvivesKills(t *testing.T) {
 	checkLog(t, run)
 }
 
-// TestKilledEarly: a sweep that is killed in its first search has already written the time of an empty kernel. The
-// resumed sweep needs it for the same decisions.
+// TestKilledEarly: a sweep killed in its first search has already written the time of an empty kernel. The resumed
+// sweep makes the same decisions with it.
 func TestKilledEarly(t *testing.T) {
 	if testing.Short() {
 		t.Skip("runs a real sweep; left out with -short")
@@ -82,7 +82,7 @@ func program(t *testing.T) string {
 	return bin
 }
 
-// runUntil runs a command with dieEnv=how, and reports whether it finished.
+// runUntil runs a command with dieEnv=how.
 func runUntil(bin string, args []string, how string) (finished bool, err error) {
 	cmd := exec.Command(bin, args...)
 	cmd.Env = append(os.Environ(), steadyEnv+"=1", dieEnv+"="+how)
@@ -99,7 +99,7 @@ func runUntil(bin string, args []string, how string) (finished bool, err error) 
 	return false, fmt.Errorf("%w: %s", err, stderr.String())
 }
 
-// checkLog fails the test if the log has an incomplete line, a block twice, or a missing block.
+// checkLog fails on an incomplete line, a repeated block or a missing block.
 func checkLog(t *testing.T, dir string) {
 	t.Helper()
 	_, results, warnings, err := record.ReadDir(dir)

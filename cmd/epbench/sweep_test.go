@@ -14,7 +14,7 @@ import (
 	"github.com/epbench/epbench/tune/record"
 )
 
-// checkDemoSweep checks the run of a sweep without flags: its table has at least three token counts of each op.
+// checkDemoSweep: the table of a sweep without flags has at least three token counts of each op.
 func checkDemoSweep(t *testing.T, dir string) {
 	t.Helper()
 	l, err := reports.Load(dir)
@@ -63,7 +63,7 @@ func cancelledAt(t *testing.T, file, text string) context.Context {
 	return ctx
 }
 
-// TestInterruptedSweep: after Ctrl-C sweep exits with code 130, and prints the command that continues it.
+// TestInterruptedSweep: after Ctrl-C sweep exits with code 130 and prints the command that continues it.
 func TestInterruptedSweep(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "run")
 	ctx, cancel := context.WithCancel(t.Context())

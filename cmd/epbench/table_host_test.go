@@ -10,7 +10,7 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// TestChangedResultsAreIllegalUnlessAccepted: a config with less precise results is legal only for a problem of reduced
+// TestChangedResultsAreIllegalUnlessAccepted: a config with less precise results is legal only for problems of reduced
 // precision.
 func TestChangedResultsAreIllegalUnlessAccepted(t *testing.T) {
 	b, err := cpu.Open()
@@ -34,8 +34,8 @@ func TestChangedResultsAreIllegalUnlessAccepted(t *testing.T) {
 	}
 }
 
-// TestAnswersAreSpelledForThisBuild: a row of an earlier build answers with a config of this build. Parameters input
-// and mode are newer than the row.
+// TestAnswersAreSpelledForThisBuild: an old row answers with a config of this build. The row lacks parameters input and
+// mode.
 func TestAnswersAreSpelledForThisBuild(t *testing.T) {
 	var stdout, stderr bytes.Buffer
 	args := strings.Fields("table lookup --table h100x2 --model qwen3-30b-a3b --ranks 2 --op dispatch --tokens 1 --dtype bf16 --format csv")

@@ -12,8 +12,8 @@ import (
 	"github.com/epbench/epbench/workloads"
 )
 
-// TestEmbeddedTablesAnswerPresets: each embedded table answers each preset on its machine with a legal config. A table
-// of four ranks has rows of the preset's own shape. The table of 2 H100 has only FP8, up to 2,048 tokens.
+// TestEmbeddedTablesAnswerPresets: each embedded table answers each preset with a legal config. A table of four ranks
+// also has rows of the preset's own shape. The table of 2 H100 has only FP8, up to 2,048 tokens.
 func TestEmbeddedTablesAnswerPresets(t *testing.T) {
 	set, err := table.Open(table.Locations{Embedded: embedded.FS()})
 	if err != nil {
@@ -21,7 +21,7 @@ func TestEmbeddedTablesAnswerPresets(t *testing.T) {
 	}
 	for _, src := range set.Sources() {
 		header := src.Table.Header
-		// With the table's ABI, no row is of an earlier build.
+		// The table's own ABI, so that no row counts as old.
 		host := table.Host{Machine: header.Machine, ABI: header.ABI, Check: legality(header.Machine)}
 		for _, preset := range workloads.Presets() {
 			if preset.Name == "demo" {
@@ -44,11 +44,11 @@ func TestEmbeddedTablesAnswerPresets(t *testing.T) {
 	}
 }
 
-// answersAll looks up all classes. own means that some answers came from the problem's own shape.
+// answersAll looks up all classes. own reports whether some answer has the problem's own shape.
 func answersAll(t *testing.T, tab *table.Table, host table.Host, p ep.Problem, counts []int) (own bool) {
 	p.Tokens, p.MaxTokens = 0, 8192
 	if p.Validate() != nil {
-		return false // the hidden size is no multiple of FP8's block
+		return false
 	}
 	for _, op := range []ep.Op{ep.Dispatch, ep.Combine} {
 		for _, results := range []ep.Precision{ep.Full, ep.Reduced} {
@@ -68,7 +68,7 @@ func answersAll(t *testing.T, tab *table.Table, host table.Host, p ep.Problem, c
 	return own
 }
 
-// TestEmbeddedRowsOfTheseKernels: look-ups for DeepSeek-V3 on two H200 answer with exact rows.
+// TestEmbeddedRowsOfTheseKernels: look-ups for DeepSeek-V3 on two H200 find exact rows.
 func TestEmbeddedRowsOfTheseKernels(t *testing.T) {
 	tab, err := table.LoadFile(filepath.Join("..", "..", "tune", "table", "embedded", "data", "h200x2.json"), false)
 	if err != nil {
@@ -96,8 +96,8 @@ func TestEmbeddedRowsOfTheseKernels(t *testing.T) {
 	}
 }
 
-// TestEmbeddedRowsAnswer: this build has each row's kernels in their revision, and its config is legal. Delete a row
-// that fails.
+// TestEmbeddedRowsAnswer: this build has each row's kernels in their revision, and the row's config is legal. Delete a
+// row that fails.
 func TestEmbeddedRowsAnswer(t *testing.T) {
 	set, err := table.Open(table.Locations{Embedded: embedded.FS()})
 	if err != nil {

@@ -11,7 +11,7 @@ import (
 	"github.com/epbench/epbench/tune/testfile"
 )
 
-// TestTableExitCodes checks the exit codes. Scripts in testdata/script check the messages.
+// TestTableExitCodes checks exit codes. Scripts in testdata/script check the messages.
 func TestTableExitCodes(t *testing.T) {
 	demo, err := filepath.Abs("../../testdata/tables/cpu-demo.json")
 	if err != nil {

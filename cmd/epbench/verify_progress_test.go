@@ -9,7 +9,8 @@ import (
 	"time"
 )
 
-// TestVerifyProgress: lines come even if one case takes longer. After the first case they have the remaining time.
+// TestVerifyProgress: verify prints progress lines during a long case. After the first case they show the remaining
+// time.
 func TestVerifyProgress(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var out bytes.Buffer

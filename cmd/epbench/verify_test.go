@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// TestVerifyInterrupted: after Ctrl-C verify prints the number of cases that ran.
+// TestVerifyInterrupted: after Ctrl-C verify prints how many cases ran.
 func TestVerifyInterrupted(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()

@@ -14,7 +14,7 @@ import (
 	"github.com/epbench/epbench/tune/testfile"
 )
 
-// copyOfRun copies a recorded run. If finished is false, the copy looks like a run that goes on.
+// copyOfRun copies a recorded run. If finished is false, the copy looks unfinished.
 func copyOfRun(t *testing.T, finished bool) string {
 	t.Helper()
 	dir := t.TempDir()
@@ -31,7 +31,7 @@ func copyOfRun(t *testing.T, finished bool) string {
 	return dir
 }
 
-// TestLivePage: only this host gets the page. Browsers reload it until the run ends.
+// TestLivePage: only this host can read the page. Browsers reload it until the run ends.
 func TestLivePage(t *testing.T) {
 	ask := func(p *livePage, host, path string) (*http.Response, string) {
 		r, w := httptest.NewRequest(http.MethodGet, "http://"+host+path, nil), httptest.NewRecorder()
@@ -59,7 +59,7 @@ func TestLivePage(t *testing.T) {
 	}
 }
 
-// TestWatchPiped: without a terminal there are no escape sequences.
+// TestWatchPiped: a pipe gets no escape sequences.
 func TestWatchPiped(t *testing.T) {
 	var out, errors strings.Builder
 	if code := run(t.Context(), []string{"watch", copyOfRun(t, false)}, &out, &errors); code != 0 || strings.Contains(out.String(), "\x1b") || !strings.Contains(out.String(), "best so far") {
@@ -70,7 +70,7 @@ func TestWatchPiped(t *testing.T) {
 	}
 }
 
-// TestPageFitsTheTerminal: a page has fewer lines than the terminal, and says how many searches it leaves out.
+// TestPageFitsTheTerminal: a page fits the terminal and says how many searches it omits.
 func TestPageFitsTheTerminal(t *testing.T) {
 	f := live.Follow("../../testdata/runs/cpu-sweep")
 	if err := f.Update(time.Now()); err != nil {

@@ -11,7 +11,7 @@ import (
 	"github.com/epbench/epbench/workloads"
 )
 
-// TestWorkloadAndSweepSayOneClass: workload prints the routing class of a sweep's rows, by which look-ups find them.
+// TestWorkloadAndSweepSayOneClass: workload prints the routing class of a sweep's rows.
 func TestWorkloadAndSweepSayOneClass(t *testing.T) {
 	b, _, err := openBackend(t.Context(), "cpu")
 	if err != nil {
@@ -59,7 +59,7 @@ func TestWorkloadAndSweepSayOneClass(t *testing.T) {
 		}
 		seen[w.Class] = true
 	})
-	if len(seen) < 2 { // each run draws other values
+	if len(seen) < 2 {
 		t.Errorf("the draws have only the classes %v", seen)
 	}
 }

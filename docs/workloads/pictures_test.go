@@ -1,5 +1,4 @@
-// Package pictures tests the page docs/workloads.md. It makes the table and the pictures of the page
-// again and compares them with those in the page.
+// Package pictures tests docs/workloads.md: it makes the page's table and pictures again and compares them.
 package pictures
 
 import (
@@ -20,8 +19,7 @@ import (
 	"github.com/epbench/epbench/workloads"
 )
 
-// specs lists the routings that have a row in the table. A routing says which experts each token
-// selects.
+// specs lists the routings in the table.
 var specs = []string{
 	"uniform", "balanced", "grouped:8:4", "zipf:1.0", "powerlaw:1.01", "lognormal:gini=0.25", "dirichlet:effective=64.0",
 	"khot:32:0.9", "hotrank:2.0", "one:0.9", "local", "remote", "all2one:0", "roundrobin", "masked:0.1", "ragged:0",
@@ -33,7 +31,7 @@ const (
 	begin, end = "<!-- table: make pages -->\n", "<!-- end of table -->\n"
 )
 
-// TestDocument: the table and the pictures of the page are those that this program makes.
+// TestDocument compares the page's table and pictures with new ones.
 func TestDocument(t *testing.T) {
 	text := testfile.Read(t, document)
 	before, rest, ok := strings.Cut(string(text), begin)
@@ -52,8 +50,7 @@ func TestDocument(t *testing.T) {
 	testfile.Golden(t, document, []byte(want))
 }
 
-// TestNothingIsLeftOut: the page names every distribution and every modifier that the flag --routing
-// takes.
+// TestNothingIsLeftOut: the page names every distribution and modifier of --routing.
 func TestNothingIsLeftOut(t *testing.T) {
 	text := testfile.Read(t, document)
 	for _, k := range append(workloads.Kinds(), workloads.Modifiers()...) {
@@ -63,8 +60,8 @@ func TestNothingIsLeftOut(t *testing.T) {
 	}
 }
 
-// drawn draws a routing for the model deepseek-v3, on 8 ranks with 4096 tokens each. With the
-// modifier eplb the model has 32 more experts, which are replicas.
+// drawn draws a routing for deepseek-v3, on 8 ranks with 4096 tokens each. The modifier eplb adds 32 replicas of
+// experts.
 func drawn(t *testing.T, spec string) *workloads.Workload {
 	t.Helper()
 	preset, err := workloads.FindPreset("deepseek-v3")
@@ -86,7 +83,6 @@ func drawn(t *testing.T, spec string) *workloads.Workload {
 const header = "| routing | definition | load of experts 0 to 255, by rank | Gini | expert | rank | pair | ranks | local | effective | dispatch |\n" +
 	"|---|---|---|---|---|---|---|---|---|---|---|\n"
 
-// row returns the row of the table for one drawn routing.
 func row(w *workloads.Workload) string {
 	s := w.Stats()
 	return fmt.Sprintf("| `%s` | %s | ![%s](workloads/%s.svg) | %.3f | %.2f | %.2f | %.2f | %.2f | %.1f %% | %.1f | %.0f MB |\n",
@@ -94,8 +90,7 @@ func row(w *workloads.Workload) string {
 		s.DistinctRanks, 100*s.LocalShare, s.EffectiveExperts, float64(w.BytesDispatch(workloads.Direct))/1e6)
 }
 
-// definition returns the text that defines the last part of spec. This is the modifier, or the
-// distribution if spec has no modifier.
+// definition returns the text that defines the modifier of spec, or the distribution if spec has no modifier.
 func definition(spec string) string {
 	kinds := append(workloads.Kinds(), workloads.Modifiers()...)
 	items := strings.Split(spec, "+")
@@ -108,8 +103,7 @@ func definition(spec string) string {
 	return ""
 }
 
-// name returns the name of the picture of a routing, such as zipf or zipf-eplb. The file has this
-// name with the extension .svg.
+// name returns a picture's file name without .svg, such as zipf-eplb.
 func name(spec string) string {
 	var words []string
 	for _, item := range strings.Split(spec, "+") {
@@ -119,9 +113,8 @@ func name(spec string) string {
 	return strings.Join(words, "-")
 }
 
-// checkPicture compares the picture of a routing with its file, or writes the file if the test
-// updates files. It compares only on amd64. Other processors fuse arithmetic operations, which
-// changes the last digit of coordinates.
+// checkPicture compares a picture with its file, or writes the file when updating. It compares only on amd64: other
+// processors fuse operations, which changes the last digit.
 func checkPicture(t *testing.T, w *workloads.Workload) {
 	t.Helper()
 	file := name(w.Spec) + ".svg"
@@ -134,8 +127,8 @@ func checkPicture(t *testing.T, w *workloads.Workload) {
 	}
 }
 
-// picture draws the load of each expert, divided by the mean load. The shade changes from rank to
-// rank. Loads above ten times the mean are cut off.
+// picture draws each expert's load divided by the mean load, with a shade for each rank. Loads above ten times the mean
+// are cut off.
 func picture(w *workloads.Workload) ([]byte, error) {
 	p := plot.New()
 	counts := w.TotalCounts()

@@ -37,7 +37,7 @@ func TestProductCopies(t *testing.T) {
 	}
 }
 
-// TestRunBeside: every op gives consistent times and correct outputs beside the product.
+// TestRunBeside: beside the product, every op gives consistent times and correct outputs.
 func TestRunBeside(t *testing.T) {
 	for _, op := range ep.Exchanges() {
 		for work, objective := range map[string]ep.Objective{"gemm:4,64,64,bf16,2": ep.BesideProduct, "copy": ep.Alone} {
@@ -93,7 +93,7 @@ func checkBeside(t *testing.T, s *Session, c ep.Config) {
 	}
 }
 
-// TestBesideFaults: a faulty candidate ends as without a product, also in timed rounds.
+// TestBesideFaults: beside a product, a faulty candidate gets the same status as without.
 func TestBesideFaults(t *testing.T) {
 	for _, f := range []fault{noSignal, panicking} {
 		p := problem(ep.Dispatch)

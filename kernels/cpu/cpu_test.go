@@ -154,7 +154,7 @@ func TestClosingFreesWorkers(t *testing.T) {
 	t.Errorf("%d goroutines, %d before", runtime.NumGoroutine(), before)
 }
 
-// TestCancelInMidRun: Run ends soon, and the session stays usable.
+// TestCancelInMidRun: Run returns soon after a cancel, and the session stays usable.
 func TestCancelInMidRun(t *testing.T) {
 	s, c := session(t, problem(ep.Pair))
 	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
@@ -172,7 +172,7 @@ func TestCancelInMidRun(t *testing.T) {
 	}
 }
 
-// TestThousandIterations runs many pairs without a reset of memory, and verifies one more.
+// TestThousandIterations runs many pairs without a reset of memory, then verifies one more.
 func TestThousandIterations(t *testing.T) {
 	n := 1000
 	if testing.Short() {
@@ -211,7 +211,7 @@ func TestSignalsAreReset(t *testing.T) {
 	}
 }
 
-// TestLeftoverSignalIsFound: a call fails if it leaves an unread signal, which would make the next call wrong.
+// TestLeftoverSignalIsFound: a call that leaves an unread signal fails, because the signal would corrupt the next call.
 func TestLeftoverSignalIsFound(t *testing.T) {
 	s, _ := session(t, problem(ep.Dispatch))
 	stray := stage{launch{blocks: 1}, func(w *worker, _ launch, set int) bool {

@@ -19,7 +19,7 @@ func brokenCase(op ep.Op) conform.Case {
 	}}
 }
 
-// hangsEnd is the deadline of candidates that always hang.
+// hangsEnd is the deadline for candidates that always hang.
 const hangsEnd = time.Second
 
 func breakCPU(f fault, pick func(ep.Config) bool) *Backend {
@@ -31,7 +31,7 @@ func breakCPU(f fault, pick func(ep.Config) bool) *Backend {
 	}}
 }
 
-// endings holds the status that each fault must cause.
+// endings maps each fault to the status that it must cause.
 var endings = map[fault]ep.Status{
 	dropToken: ep.Mismatch,
 	swapRows:  ep.Mismatch,
@@ -40,8 +40,7 @@ var endings = map[fault]ep.Status{
 	panicking: ep.Crash,
 }
 
-// TestFaultsAreCaught injects each fault into each op and algorithm. A candidate without it must then pass in the
-// same session.
+// TestFaultsAreCaught injects each fault into each op and algorithm. The next candidate in the session must pass.
 func TestFaultsAreCaught(t *testing.T) {
 	for f, want := range endings {
 		for _, op := range ep.Exchanges() {
@@ -55,7 +54,7 @@ func TestFaultsAreCaught(t *testing.T) {
 	}
 }
 
-// catch injects fault f into mode=split and checks its end. The fused candidate must then pass.
+// catch injects fault f into mode=split and checks the status. The fused candidate must then pass.
 func catch(t *testing.T, f fault, want ep.Status, op ep.Op, algo ep.Value) {
 	broken := func(c ep.Config) bool { return strings.Contains(c.Key(), "mode=split") }
 	b := breakCPU(f, broken)

@@ -11,11 +11,11 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// TestCodecsEqualOracle takes float32s whose lower 12 bits are 0, 1 and 0xfff.
+// TestCodecsEqualOracle tries float32s whose lower 12 bits are 0, 1 or 0xfff.
 func TestCodecsEqualOracle(t *testing.T) {
 	step := 1
 	if testing.Short() {
-		step = 37 // a prime: tests every exponent
+		step = 37 // a prime, so that every exponent is tried
 	}
 	for high := uint32(0); high < 1<<20; high += uint32(step) {
 		for _, low := range []uint32{0, 1, 0xfff} {
@@ -59,7 +59,7 @@ func TestQuantizeEqualsOracle(t *testing.T) {
 	}
 }
 
-// fillFinite draws finite values whose range grows with round, from all zero.
+// fillFinite draws finite BF16 values. In round 0 all are zero; the range of later values grows with round.
 func fillFinite(rng *rand.Rand, x []uint16, round int) {
 	for i := range x {
 		e := 127 + rng.IntN(round+1) - round/2

@@ -27,7 +27,7 @@ func TestSumEqualsPortable(t *testing.T) {
 	}
 }
 
-// values returns finite BF16 numbers of every magnitude, with both zeros.
+// values returns finite BF16 numbers of every magnitude, and both zeros.
 func values(rng *rand.Rand, n int) []uint16 {
 	out := make([]uint16, n)
 	for i := range out {

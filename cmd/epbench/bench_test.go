@@ -74,7 +74,6 @@ func TestBenchOfEarlierRows(t *testing.T) {
 	}
 }
 
-// TestBandNote: there is no note if the policy's band is wider than the table's.
 func TestBandNote(t *testing.T) {
 	if got := bandNote(benchSessions, 0.02, 0.01); !strings.Contains(got, "From two runs of 12 sessions, compare can decide a band of 3.7 %; from two of 100 sessions, 1.1 %. The default band is 1.0 %") {
 		t.Errorf("on a GPU: %s", got)

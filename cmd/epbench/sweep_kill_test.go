@@ -51,8 +51,7 @@ func TestSweepSurvivesKills(t *testing.T) {
 	checkLog(t, run)
 }
 
-// TestKilledEarly: a sweep killed in its first search has already written the time of an empty kernel. The resumed
-// sweep makes the same decisions with it.
+// TestKilledEarly: a sweep killed in its first search has already written the time of an empty kernel.
 func TestKilledEarly(t *testing.T) {
 	if testing.Short() {
 		t.Skip("runs a real sweep; left out with -short")

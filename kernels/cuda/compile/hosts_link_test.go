@@ -50,7 +50,7 @@ func TestLinkHosts(t *testing.T) {
 	}
 }
 
-// eachRoute returns c with each route of its kernel.
+// eachRoute returns c once for each route.
 func eachRoute(c ep.Config) []ep.Config {
 	if c.Str("route") == "" {
 		return []ep.Config{c}
@@ -58,7 +58,7 @@ func eachRoute(c ep.Config) []ep.Config {
 	return []ep.Config{c, c.With("route", "rail")}
 }
 
-// linkOne compiles and links one unit, and fails if a kernel spills.
+// linkOne compiles and links one unit, and fails if a kernel spills registers.
 func linkOne(t *testing.T, c *Compiler, u sources.Unit) {
 	t.Helper()
 	cubin, log, err := c.build(u)

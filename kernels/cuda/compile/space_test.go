@@ -12,8 +12,8 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// compileConfigs varies compiled parameters: speed in every combination, all others one value at a time. Base
-// comes first.
+// compileConfigs returns base, then configs with other compiled parameters: speed parameters in every combination,
+// others one value at a time.
 func compileConfigs(k kernels.Kernel, base ep.Config) []ep.Config {
 	out := []ep.Config{base}
 	for _, q := range k.Params {
@@ -38,7 +38,7 @@ func compileConfigs(k kernels.Kernel, base ep.Config) []ep.Config {
 	return out
 }
 
-// compiled is one variant and a config that needs it.
+// compiled is a variant and a config that needs it.
 type compiled struct {
 	declaration declare.Declaration
 	config      ep.Config
@@ -46,7 +46,7 @@ type compiled struct {
 	def         bool // is the default
 }
 
-// variants lists the distinct variants of a kernel's default space, the default first; none if it is illegal.
+// variants returns a kernel's distinct variants, the default first, or none if the default is illegal.
 func variants(f declare.Declaration, m ep.Machine, p ep.Problem) ([]compiled, error) {
 	p.Layout = append(f.Kernel.Layouts, p.Layout)[0]
 	base := f.Kernel.DefaultConfig(m, p)
@@ -71,7 +71,7 @@ func variants(f declare.Declaration, m ep.Machine, p ep.Problem) ([]compiled, er
 	return out, nil
 }
 
-// machine makes the whole default space legal.
+// The whole default space is legal on machine.
 var machine = ep.Machine{Backend: "cuda", Arch: "sm_90", SMs: 132, GPUs: 8, Link: "nv18"}
 
 func problem(op ep.Op, d ep.DType) ep.Problem {

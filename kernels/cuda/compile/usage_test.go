@@ -9,14 +9,14 @@ import (
 	"testing"
 )
 
-// usage holds what one kernel takes of an SM, as ptxas reports it.
+// usage holds a kernel's resources, from ptxas.
 type usage struct {
 	Entry      string
-	Registers  int // of one thread
-	SpillStore int // bytes of one thread
-	SpillLoad  int // bytes of one thread
-	Stack      int // bytes of one thread
-	Shared     int // static bytes of one block
+	Registers  int // per thread
+	SpillStore int // bytes per thread
+	SpillLoad  int // bytes per thread
+	Stack      int // bytes per thread
+	Shared     int // static bytes per block
 }
 
 func (u usage) spills() bool { return u.SpillStore+u.SpillLoad > 0 }
@@ -28,7 +28,7 @@ var (
 	smemLine  = regexp.MustCompile(`(\d+) bytes smem`)
 )
 
-// parseUsage reads ptxas's log under -v. It lists only entry points; callers count other functions' registers.
+// parseUsage reads a log of ptxas -v. It returns only entry points: their registers include those of called functions.
 func parseUsage(log string) ([]usage, error) {
 	var out []usage
 	var u usage
@@ -62,7 +62,7 @@ func digits(s string) int {
 	return n
 }
 
-// TestParseUsage reads a log of ptxas 13.0: two entries, one with a function of its own.
+// TestParseUsage reads a log of ptxas 13.0 with two entries.
 func TestParseUsage(t *testing.T) {
 	const log = `ptxas info    : 4 bytes gmem
 ptxas info    : Compiling entry function 'ep_empty' for 'sm_90a'

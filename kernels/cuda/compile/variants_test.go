@@ -21,11 +21,10 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// variantsEnv, with value "all", makes the test compile every variant for sm_90a.
 const variantsEnv = "EPBENCH_VARIANTS"
 
-// arches lists the architectures for which every default must compile. sm_90a, on which tables are measured, adds
-// every pair of values of a source, others every value.
+// Every default must compile for each of arches. Tables are measured on sm_90a, so the test compiles every pair of
+// values for it; for the others it compiles every value.
 var arches = []string{"sm_80", "sm_90a", "sm_100a"}
 
 func variantsFor(arch string, space []compiled) []compiled {
@@ -38,7 +37,7 @@ func variantsFor(arch string, space []compiled) []compiled {
 	return cover(space, pairs)
 }
 
-// cover chooses variants that together have every feature, greedily after the defaults.
+// cover returns the defaults, and further variants that together have every feature.
 func cover(space []compiled, features func(compiled) []string) []compiled {
 	var out, left []compiled
 	seen := map[string]bool{}
@@ -68,7 +67,7 @@ func cover(space []compiled, features func(compiled) []string) []compiled {
 	}
 }
 
-// values lists a variant's defines with its source.
+// values returns a variant's defines, each with the source's name.
 func values(x compiled) []string {
 	var out []string
 	for _, d := range x.unit.Defines {
@@ -77,7 +76,7 @@ func values(x compiled) []string {
 	return out
 }
 
-// pairs lists a variant's pairs of defines with its source.
+// pairs returns a variant's pairs of defines, each with the source's name.
 func pairs(x compiled) []string {
 	out := values(x)
 	for i, a := range x.unit.Defines {
@@ -88,7 +87,7 @@ func pairs(x compiled) []string {
 	return out
 }
 
-// TestVariantsCover: an architecture has every default, and every value or pair.
+// TestVariantsCover: each architecture compiles every default, and every value or pair.
 func TestVariantsCover(t *testing.T) {
 	t.Setenv(variantsEnv, "")
 	space := defaultSpace(t)
@@ -120,7 +119,7 @@ func TestVariantsCover(t *testing.T) {
 	}
 }
 
-// defaultSpace lists each distinct variant of every kernel. Combine does not depend on the dispatched dtype.
+// defaultSpace returns the distinct variants of every kernel. Combine does not depend on the dispatched dtype.
 func defaultSpace(t *testing.T) []compiled {
 	t.Helper()
 	var out []compiled
@@ -147,7 +146,7 @@ func defaultSpace(t *testing.T) []compiled {
 	return out
 }
 
-// TestVariants compiles the default space, prints resources and digests, and fails if a default spills.
+// TestVariants compiles the default space and prints resources and digests. A default must not spill.
 func TestVariants(t *testing.T) {
 	t.Setenv(CacheEnv, "off")
 	space := defaultSpace(t)
@@ -177,7 +176,7 @@ func TestVariants(t *testing.T) {
 	}
 }
 
-// compileOne returns a line for each kernel of a variant: resources and digest.
+// compileOne returns a line of resources and digest for each kernel of a variant.
 func compileOne(t *testing.T, c *Compiler, x compiled) string {
 	cubin, log, err := c.build(x.unit)
 	if err != nil {
@@ -218,7 +217,7 @@ func TestCompileErrors(t *testing.T) {
 	}
 }
 
-// TestCompileCache: a second compiler finds the first one's binaries, without a truncated entry.
+// TestCompileCache: a second compiler reads the first compiler's binaries, but no truncated one.
 func TestCompileCache(t *testing.T) {
 	t.Setenv(CacheEnv, t.TempDir())
 	c, err := NewCompiler("sm_90a")
@@ -245,7 +244,7 @@ func TestCompileCache(t *testing.T) {
 	}
 }
 
-// TestCompileAhead: a unit is compiled once. Close drops those that have not begun.
+// TestCompileAhead: a unit is compiled once. Close drops waiting units.
 func TestCompileAhead(t *testing.T) {
 	t.Setenv(CacheEnv, t.TempDir())
 	c, err := NewCompiler("sm_90a")

@@ -7,8 +7,7 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// TestABINamesEveryKernel: every kernel has a word of its own. The build with which tables were first
-// measured has a word for each kernel of that time.
+// TestABINamesEveryKernel: the ABI has a word for each kernel.
 func TestABINamesEveryKernel(t *testing.T) {
 	seen := map[string]bool{}
 	for _, f := range Declarations() {

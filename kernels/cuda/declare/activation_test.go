@@ -15,13 +15,13 @@ import (
 	"github.com/epbench/epbench/workloads"
 )
 
-// activationArena collects the memory of one emulated call, and the statements that set its pointers.
+// activationArena holds the memory of one emulated call, and the statements that set pointers to it.
 type activationArena struct {
 	mem []byte
 	job []string
 }
 
-// add appends data to the memory, and the statement that points a field of EpSiluArgs to it.
+// add appends data, and the statement that points a field of EpSiluArgs to the data.
 func (m *activationArena) add(field string, data any) (offset int) {
 	var b bytes.Buffer
 	_ = binary.Write(&b, binary.LittleEndian, data) // slices of fixed-size values cannot fail
@@ -34,7 +34,6 @@ func (m *activationArena) add(field string, data any) (offset int) {
 
 const activationPoison = 0xa5
 
-// activated holds the inputs and outputs of an emulated call.
 type activated struct {
 	workload    *workloads.Workload
 	oracle      *ref.Oracle
@@ -44,7 +43,7 @@ type activated struct {
 	maxRows     int
 }
 
-// drawEnded draws a routing in which some experts get no row, and the last expert gets rows if there are tokens.
+// drawEnded draws a routing in which some experts get no row. The last expert gets rows if there are tokens.
 func drawEnded(t *testing.T, p ep.Problem) (*workloads.Workload, *ref.Oracle) {
 	t.Helper()
 	for seed := range uint64(1000) {
@@ -62,7 +61,7 @@ func drawEnded(t *testing.T, p ep.Problem) (*workloads.Workload, *ref.Oracle) {
 	return nil, nil
 }
 
-// newActivated draws a routing for the problem and fills the inputs.
+// newActivated draws a routing and fills the inputs.
 func newActivated(t *testing.T, p ep.Problem, how ref.Activation) *activated {
 	t.Helper()
 	w, oracle := drawEnded(t, p)
@@ -78,7 +77,6 @@ func newActivated(t *testing.T, p ep.Problem, how ref.Activation) *activated {
 	return x
 }
 
-// check compares the outputs with the oracle.
 func (x *activated) check() error {
 	l, end := x.oracle.Encoding(), x.oracle.Dispatch(0).End
 	v := x.oracle.CheckActivation(0, ref.Activated{MaxRows: x.maxRows, Payload: ref.Flat(x.out, l.Payload), Scales: x.scales,
@@ -89,7 +87,7 @@ func (x *activated) check() error {
 	return nil
 }
 
-// emulate runs a config on x, on the CPU.
+// emulate runs a config on the CPU.
 func (x *activated) emulate(t *testing.T, tools *emulator, c ep.Config) {
 	t.Helper()
 	f, p, d := fusedSilu(), x.workload.Problem, x.oracle.Dispatch(0)
@@ -127,8 +125,8 @@ func (x *activated) emulate(t *testing.T, tools *emulator, c ep.Config) {
 	copy(x.scales, m.mem[scales:])
 }
 
-// activationProblem returns a problem that is small enough for an emulated GPU. Its rows have 384
-// columns, which is not a multiple of the 256 columns that a warp takes at once.
+// activationProblem returns a small problem. Its rows have 384 columns, no multiple of the 256 that a warp takes at
+// once.
 func activationProblem(d ep.DType, tokens int) ep.Problem {
 	return ep.Problem{Op: ep.Activation, Mode: ep.Graph, Ranks: 1, Nodes: 1, Hidden: 384, Experts: 40, TopK: 2,
 		Tokens: tokens, MaxTokens: max(tokens, 1), Dispatch: d, Combine: ep.BF16}
@@ -149,8 +147,8 @@ func activationConfig(t *testing.T, p ep.Problem, changes map[string]ep.Value) e
 	return c
 }
 
-// TestActivationsEmulated: in every dtype and with each parameter changed, fused_silu gives the oracle's
-// values. Cases without tokens are included.
+// TestActivationsEmulated: fused_silu gives the oracle's values in every dtype, with each parameter changed, and
+// without tokens.
 func TestActivationsEmulated(t *testing.T) {
 	emulator := need(t, emulTools)
 	for _, d := range ep.DTypes() {
@@ -173,8 +171,7 @@ func TestActivationsEmulated(t *testing.T) {
 	}
 }
 
-// TestActivationJudged: the check finds a wrong byte in the elements, in the scales and in the padding, and
-// a byte that was written after the last row.
+// TestActivationJudged: the check finds a wrong byte in elements, scales and padding, and a byte after the last row.
 func TestActivationJudged(t *testing.T) {
 	emulator := need(t, emulTools)
 	p := activationProblem(ep.NVFP4, 20)
@@ -201,8 +198,7 @@ func TestActivationJudged(t *testing.T) {
 	}
 }
 
-// TestInterleavedEqualsPlain: on an input with interleaved columns, the interleaved kernel gives the same
-// bits as the plain kernel on the input with split columns.
+// TestInterleavedEqualsPlain: the interleaved kernel gives the same bits as the plain kernel on split columns.
 func TestInterleavedEqualsPlain(t *testing.T) {
 	emulator := need(t, emulTools)
 	for _, d := range ep.DTypes() {

@@ -6,8 +6,8 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// TestEmulatedAligned: with layout expert:128 every dispatch gives the oracle's rows, each expert's rows
-// begin at a multiple of 128, and the combine that follows gives the oracle's bits.
+// TestEmulatedAligned: with layout expert:128 every dispatch and combine gives the oracle's bits. Each expert's rows
+// begin at a multiple of 128.
 func TestEmulatedAligned(t *testing.T) {
 	for _, q := range []struct {
 		fastCase

@@ -9,8 +9,7 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// TestCopyProbeEmulated: every row is copied exactly once. Away rows go to the next rank; the others stay on
-// the rank.
+// TestCopyProbeEmulated: every row is copied exactly once. Away rows go to the next rank; others stay.
 func TestCopyProbeEmulated(t *testing.T) {
 	oncePerRun(t)
 	c := CopyProbe{SMs: 2, Home: 37, Away: 11, RowBytes: 3600}
@@ -20,7 +19,7 @@ func TestCopyProbeEmulated(t *testing.T) {
 	for r := range p.Ranks {
 		area := e.part(r, "copy.area")
 		for i := range half {
-			area[i] = byte(i*7+i>>8*13+r) | 1 // never 0, because rows that were not written are 0
+			area[i] = byte(i*7+i>>8*13+r) | 1 // never 0, as unwritten rows are
 		}
 	}
 	e.run(1, []string{e.object(sources.CopySource, nil), launchLine(c.Launch())})
@@ -43,7 +42,7 @@ func TestCopyProbeEmulated(t *testing.T) {
 	}
 }
 
-// TestCopyProbeBounds: each refusal names the field that is out of bounds.
+// TestCopyProbeBounds: each error names the field that is out of bounds.
 func TestCopyProbeBounds(t *testing.T) {
 	for want, c := range map[string]CopyProbe{
 		"":            {SMs: 132, Home: 1, RowBytes: 16},

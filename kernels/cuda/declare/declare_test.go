@@ -10,7 +10,7 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// TestHeap: the parts of a heap start on boundaries, do not overlap, and end within the heap.
+// TestHeap: the parts of a heap are aligned, do not overlap, and end within the heap.
 func TestHeap(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		sizes := rapid.SliceOfN(rapid.Int64Range(0, 1<<40), 1, 30).Draw(t, "bytes")
@@ -30,8 +30,7 @@ func TestHeap(t *testing.T) {
 	})
 }
 
-// TestStates: each part of a state's memory has a size above 0, and a state has at most as many regions as
-// EpArgs holds.
+// TestStates: each part of a state has a size above 0. A state has no more regions than EpArgs holds.
 func TestStates(t *testing.T) {
 	for _, shape := range []struct{ ranks, local, topK, hidden int }{{1, 1, 1, 256}, {2, 3, 4, 512}, {8, 32, 8, 7168}, {8, 128, 16, 4096}} {
 		p := ep.Problem{
@@ -51,7 +50,7 @@ func TestStates(t *testing.T) {
 	}
 }
 
-// TestRefusals: each refusal names the field, the bound and the way out.
+// TestRefusals: each error names the field, the bound and the remedy.
 func TestRefusals(t *testing.T) {
 	m := ep.Machine{SMs: 132, GPUs: 4, Link: "nv18"}
 	sound := ep.Problem{Ranks: 4, Nodes: 1, Hidden: 7168, Experts: 256, TopK: 8, Tokens: 1, MaxTokens: 8, Dispatch: ep.FP8}
@@ -109,7 +108,7 @@ func TestUnknownParameters(t *testing.T) {
 // h200 is a machine on which the whole default space is legal.
 var h200 = ep.Machine{Backend: "cuda", Arch: "sm_90", SMs: 132, GPUs: 8, Link: "nv18"}
 
-// inLayoutOf returns p in the first layout that a kernel serves.
+// inLayoutOf returns p in the first layout that a kernel supports.
 func inLayoutOf(k kernels.Kernel, p ep.Problem) ep.Problem {
 	if k.Layouts != nil {
 		p.Layout = k.Layouts[0]

@@ -20,14 +20,12 @@ import (
 
 var (
 	emulTools = sync.OnceValues(func() (*emulator, error) { return newEmulator() })
-	// raceTools compile device code with a race detector, which reports two accesses that no fence,
-	// barrier or atomic orders.
+	// raceTools compile with a race detector. It reports accesses that no fence, barrier or atomic orders.
 	raceTools = sync.OnceValues(func() (*emulator, error) { return newEmulator("-fsanitize=thread") })
 )
 
-// need returns the emulator. It skips the test with -short, and on a host that cannot emulate. Runs with
-// Go's race detector pass -short: that detector cannot see into the emulator, which is another process.
-// raceTools find the races of device code.
+// need returns the emulator, or skips the test: with -short, or on a host that cannot emulate. Go's race detector
+// cannot look into the emulator, so pass -short with -race.
 func need(t *testing.T, get func() (*emulator, error)) *emulator {
 	t.Helper()
 	if testing.Short() {
@@ -42,8 +40,8 @@ func need(t *testing.T, get func() (*emulator, error)) *emulator {
 	return tools
 }
 
-// emulated holds a workload in the memory of one State, and runs any kernel of that State on
-// the CPU. A file holds the memory of all ranks between jobs.
+// emulated holds a workload in the memory of one State, and runs kernels of that State on the CPU. Between jobs a file
+// holds the memory of all ranks.
 type emulated struct {
 	t       *testing.T
 	tools   *emulator // replace it before the first job
@@ -53,21 +51,19 @@ type emulated struct {
 	heap    Heap
 	arena   string
 	process *emulation
-	mem     []byte   // [rank][heap] the content of the file between jobs
-	rounds  int      // calls of each op made so far
-	extra   []string // statements that follow the arguments, such as those that cause a fault on purpose
+	mem     []byte   // [rank][heap], the file's content between jobs
+	rounds  int      // calls of each op so far
+	extra   []string // further statements, such as those that cause faults
 	global  float32
 }
 
-// emulPatience is the longest wait inside an emulated kernel, unless a test sets a shorter one. It is long,
-// because on a busy host a block may run only every few seconds.
+// emulPatience is the longest wait inside an emulated kernel. On a busy host a block may run only every few seconds.
 const emulPatience = 90 * time.Second
 
 // onCPU returns a machine that passes every legality check of a GPU.
 func onCPU() ep.Machine { return ep.Machine{Backend: "cuda", Arch: "sm_90", SMs: 132, GPUs: 8} }
 
-// emulate allocates a workload's memory for the kernels of a state. inputScale is NVFP4's
-// global scale.
+// emulate allocates memory for the kernels of a state. inputScale is NVFP4's global scale.
 func emulate(t *testing.T, w *workloads.Workload, of State, inputScale float32) *emulated {
 	t.Helper()
 	p := w.Problem
@@ -80,7 +76,7 @@ func emulate(t *testing.T, w *workloads.Workload, of State, inputScale float32) 
 	return e
 }
 
-// reset fills all memory as at set-up, which is also done after a fault.
+// reset fills all memory as at set-up.
 func (e *emulated) reset() {
 	e.mem = make([]byte, e.heap.Bytes*int64(e.w.Problem.Ranks))
 	e.rounds = 0
@@ -102,7 +98,6 @@ func (e *emulated) at(rank int, name string) int64 {
 	return int64(rank)*e.heap.Bytes + e.heap.Offset[name]
 }
 
-// part returns one part of a rank's heap.
 func (e *emulated) part(rank int, name string) []byte {
 	at := e.at(rank, name)
 	for _, p := range e.heap.Parts {
@@ -144,7 +139,6 @@ func (e *emulated) fieldParts() map[string]string {
 		"counters": e.state.Part("counters"), "round_base": e.state.Part("rounds"), "fault": "fault"}
 }
 
-// arguments returns the statements that set every field of every rank's EpArgs.
 func (e *emulated) arguments() []string {
 	p := e.w.Problem
 	var s []string
@@ -170,7 +164,6 @@ func (e *emulated) arguments() []string {
 	return append(s, e.extra...)
 }
 
-// call returns the statements of one call.
 func (e *emulated) call(f Declaration, c ep.Config) []string {
 	e.t.Helper()
 	if err := f.Check(onCPU(), e.w.Problem, c); err != nil {
@@ -183,7 +176,7 @@ func (e *emulated) call(f Declaration, c ep.Config) []string {
 	return s
 }
 
-// experts returns the statements that run the experts' stand-in between dispatch and combine.
+// experts returns the statements that replace the experts between dispatch and combine.
 func (e *emulated) experts() []string {
 	e.t.Helper()
 	return []string{e.object(ExpertSource(e.w.Problem), nil), "launch ep_expert 2 64 0"}
@@ -198,21 +191,19 @@ func (e *emulated) object(source string, defines []string) string {
 	return "object " + object
 }
 
-// launchLine spells a launch for the harness.
 func launchLine(l Launch) string {
 	p := l.Params
 	return fmt.Sprintf("launch %s %d %d %d sms=%d wait_sms=%d count_sms=%d tile_tokens=%d chunk_bytes=%d rotate=%d pause_ns=%d cell_bytes=%d peer=%d",
 		l.Entry, l.Grid, l.Block, l.Shared, p.SMs, p.WaitSMs, p.CountSMs, p.TileTokens, p.ChunkBytes, p.Own[0], p.Own[1], p.Own[2], p.Own[3])
 }
 
-// wipe returns the statement that fills a part of each rank's own heap with ones between calls.
-// Inputs are the same in every round. Without the wipe, a value that a call failed to write
-// would still be there from the call before, and would look right.
+// wipe returns the statement that fills a part of each rank's heap with ones. Otherwise a value that a call failed to
+// write would look right, because the call before wrote the same value.
 func (e *emulated) wipe(name string) []string {
 	return []string{fmt.Sprintf("wipe %d %d", e.heap.Offset[name], len(e.part(0, name)))}
 }
 
-// run performs the calls n times on all ranks at once. The only barriers are those of the calls themselves.
+// run performs the calls n times on all ranks at once, without further barriers.
 func (e *emulated) run(n int, calls ...[]string) {
 	e.t.Helper()
 	job := append([]string{"arena " + e.arena, fmt.Sprintf("seed %d", e.rounds+1), fmt.Sprintf("rounds %d", e.rounds)}, e.arguments()...)
@@ -228,7 +219,7 @@ func (e *emulated) run(n int, calls ...[]string) {
 	e.checkGaps()
 }
 
-// emulation returns the process that performs this test's jobs, and starts it before the first job.
+// emulation returns this test's process, and starts it before the first job.
 func (e *emulated) emulation() *emulation {
 	e.t.Helper()
 	if e.process != nil {
@@ -247,8 +238,7 @@ func (e *emulated) emulation() *emulation {
 	return p
 }
 
-// checkGaps checks that no kernel wrote after the end of a part: the bytes between the parts of every heap
-// are unchanged.
+// checkGaps checks that no kernel wrote to the bytes between the parts of a heap.
 func (e *emulated) checkGaps() {
 	e.t.Helper()
 	for r := range e.w.Problem.Ranks {
@@ -283,7 +273,6 @@ func (e *emulated) noFaults() {
 	}
 }
 
-// poison overwrites parts of all ranks with ones.
 func (e *emulated) poison(names ...string) {
 	for r := range e.w.Problem.Ranks {
 		for _, n := range names {
@@ -343,7 +332,6 @@ func (e *emulated) checkCombine(c ref.Compare) {
 	}
 }
 
-// combined returns row i of a rank's combine output.
 func (e *emulated) combined(rank, i int) []uint16 {
 	h := e.w.Problem.Hidden
 	b := e.part(rank, PartCombined)[2*i*h:]

@@ -17,21 +17,18 @@ import (
 	"time"
 )
 
-// errNoEmulator means that this host cannot compile the emulator with the given flags. The error that wraps
-// errNoEmulator gives the reason.
+// errNoEmulator: this host cannot compile the emulator. The wrapping error gives the reason.
 var errNoEmulator = errors.New("no emulation here")
 
-// emulator compiles CUDA device sources with a host compiler and runs them on the CPU. Every block is an OS
-// thread, and every device thread a fiber. The grids of all ranks run at the same time. A device source is
-// compiled once for each set of macros. Several goroutines may use an emulator if no two of them compile
-// the same source with the same macros at the same time.
+// emulator compiles CUDA sources with a host compiler and runs them on the CPU. A block is an OS thread; a device
+// thread is a fiber. Goroutines must not compile the same source with the same macros at the same time.
 type emulator struct {
-	dir   string   // folder of the compiled files
-	flags []string // compiler options for device code, such as -fsanitize=thread
+	dir   string
+	flags []string // for device code, such as -fsanitize=thread
 }
 
-// newEmulator compiles the harness. flags are compiler options for device code. The compiled files stay in a
-// temporary folder, whose name has a hash of all sources, so that a second run finds them.
+// newEmulator compiles the harness with flags for device code. A folder named by a hash of all sources keeps the files
+// for later runs.
 func newEmulator(flags ...string) (*emulator, error) {
 	if _, err := exec.LookPath("g++"); err != nil {
 		return nil, fmt.Errorf("%w: it needs g++ with C++20, but there is no g++ on PATH", errNoEmulator)
@@ -53,10 +50,8 @@ func newEmulator(flags ...string) (*emulator, error) {
 	return e, e.build("harness", e.hostArgs()...)
 }
 
-// sourceFolders lists the folders under native from which device code and the harness include files.
 var sourceFolders = []string{"emul/src", "include", "kernels"}
 
-// nativeFile returns the path of a file or folder of native.
 func nativeFile(name string) string { return filepath.Join("..", "..", "..", "native", name) }
 
 func hashFolder(w io.Writer, name string) error {
@@ -71,8 +66,7 @@ func hashFolder(w io.Writer, name string) error {
 	})
 }
 
-// hostArgs returns the compiler's arguments for the harness. The harness itself is not compiled with
-// sanitizers; fiber.cpp tells them about fibers.
+// hostArgs returns the compiler's arguments for the harness, without sanitizers; fiber.cpp tells them about fibers.
 func (e *emulator) hostArgs() []string {
 	args := []string{"-O2", "-rdynamic", nativeFile("emul/src/harness.cpp"), nativeFile("emul/src/fiber.cpp"), "-ldl", "-lpthread"}
 	if slices.Contains(e.flags, "-fsanitize=thread") {
@@ -86,8 +80,8 @@ func (e *emulator) hostArgs() []string {
 
 func (e *emulator) path(name string) string { return filepath.Join(e.dir, name) }
 
-// compile compiles a device source (a path under native/kernels) to a shared object and returns the path of
-// the object. Defines have the form NAME=VALUE.
+// compile compiles source (a path under native/kernels) to a shared object and returns its path. Defines have the form
+// NAME=VALUE.
 func (e *emulator) compile(source string, defines []string) (string, error) {
 	sum := sha256.Sum256([]byte(source + "\n" + strings.Join(defines, "\n")))
 	name := hex.EncodeToString(sum[:8]) + ".so"
@@ -98,8 +92,7 @@ func (e *emulator) compile(source string, defines []string) (string, error) {
 	if len(e.flags) > 0 {
 		optimise = "-O1" // with a sanitizer device code takes most of the time
 	}
-	// Device code throws nothing and calls no library but the harness. Without tables for unwinding and without the
-	// libraries, a sixth of the compile time is saved.
+	// These flags save a sixth of the compile time.
 	args := []string{optimise, "-fno-exceptions", "-fno-asynchronous-unwind-tables", "-nostdlib", "-shared", "-fPIC", "-DEP_EMULATE", "-ffp-contract=off",
 		"-Wall", "-Wno-unknown-pragmas", "-Wno-unused-function", "-Werror",
 		// A misaligned vector access traps, as on the device.
@@ -111,8 +104,7 @@ func (e *emulator) compile(source string, defines []string) (string, error) {
 	return e.path(name), e.build(name, append(args, "-x", "c++", nativeFile("kernels/"+source), "-lgcc")...)
 }
 
-// build runs the compiler and then renames its output, so that an interrupted build leaves no
-// file that looks complete.
+// build renames the compiler's output at the end, so that an interrupted build leaves no complete-looking file.
 func (e *emulator) build(name string, args ...string) error {
 	tmp, err := os.CreateTemp(e.dir, name+".*")
 	if err != nil {
@@ -136,8 +128,7 @@ func (e *emulator) build(name string, args ...string) error {
 	return os.Rename(tmp.Name(), e.path(name))
 }
 
-// run performs one job: a list of statements. The first comment of harness.cpp lists all statements. The error
-// contains the output of the emulator.
+// run performs one job, a list of statements (harness.cpp explains them). The error contains the emulator's output.
 func (e *emulator) run(patience time.Duration, statements []string) error {
 	p, err := e.start()
 	if err != nil {
@@ -146,8 +137,8 @@ func (e *emulator) run(patience time.Duration, statements []string) error {
 	return errors.Join(p.perform(patience, statements), p.close())
 }
 
-// emulation is a process of the emulator. It performs jobs one after another, which takes less time than a process
-// for each job: stacks, and the race detector's records of fibers, are made once.
+// emulation is a process that performs jobs one after another. A process for each job would make stacks and fiber
+// records each time.
 type emulation struct {
 	cmd *exec.Cmd
 	in  io.WriteCloser
@@ -171,7 +162,7 @@ func (e *emulator) start() (*emulation, error) {
 	return p, p.cmd.Start()
 }
 
-// perform performs a job. If that takes longer than patience, it kills the process.
+// perform performs a job. After patience it kills the process.
 func (p *emulation) perform(patience time.Duration, statements []string) error {
 	timer := time.AfterFunc(patience, func() { p.cmd.Process.Kill() })
 	defer timer.Stop()
@@ -182,7 +173,7 @@ func (p *emulation) perform(patience time.Duration, statements []string) error {
 	return errors.Join(fmt.Errorf("emulation: the job did not end: %w", p.close()), err)
 }
 
-// close ends the process. Its error contains the output of a process that failed.
+// close ends the process. Its error contains the output of a failed process.
 func (p *emulation) close() error {
 	p.in.Close()
 	if err := p.cmd.Wait(); err != nil {

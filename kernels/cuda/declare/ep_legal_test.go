@@ -10,7 +10,7 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// TestBoundedDefaultsAreLegal: with any bound on SMs, every kernel's default keeps the bound and is legal.
+// TestBoundedDefaultsAreLegal: every kernel's default is legal under any bound on SMs.
 func TestBoundedDefaultsAreLegal(t *testing.T) {
 	m := onCPU()
 	p := ep.Problem{Op: ep.Pair, Mode: ep.Graph, Nodes: 1, Ranks: 4, Hidden: 7168, Experts: 256, TopK: 8,
@@ -26,8 +26,8 @@ func TestBoundedDefaultsAreLegal(t *testing.T) {
 	}
 }
 
-// TestEPDefaultsAreLegal: for every valid problem the defaults of the ep kernels are legal. Their launches fit
-// the machine and have blocks for every role.
+// TestEPDefaultsAreLegal: the ep kernels' defaults are legal for every valid problem. Their launches fit the machine
+// and have blocks for every role.
 func TestEPDefaultsAreLegal(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		p := ep.Problem{Op: ep.Pair, Mode: ep.Graph, Nodes: 1, Combine: ep.BF16,
@@ -69,7 +69,7 @@ func TestEPDefaultsAreLegal(t *testing.T) {
 	})
 }
 
-// TestEPRefusals: each refusal begins with the name of the field or parameter, and its value.
+// TestEPRefusals: each error begins with the field's or parameter's name and value.
 func TestEPRefusals(t *testing.T) {
 	base := epCase{dtype: ep.FP8, ranks: 2, experts: 8, topK: 2, hidden: 256, max: 8}
 	for _, c := range []struct {
@@ -109,7 +109,7 @@ func TestEPRefusals(t *testing.T) {
 	}
 }
 
-// TestEPPairs: a combine with algo=dedup may follow only a dispatch with algo=dedup.
+// TestEPPairs: a combine with algo=dedup needs a dispatch with algo=dedup.
 func TestEPPairs(t *testing.T) {
 	d, c := defaultDispatchEP(onCPU(), ep.Problem{Ranks: 2, Experts: 8}), defaultCombineEP(onCPU(), ep.Problem{Ranks: 2})
 	for _, q := range []struct {

@@ -12,8 +12,7 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// epCase is a dispatch and a combine to emulate. By default both use few blocks and threads. There are still
-// enough blocks that each task of a kernel has one of its own.
+// epCase is a dispatch and a combine to emulate, by default with few blocks and threads, but a block for each task.
 type epCase struct {
 	name    string
 	dtype   ep.DType
@@ -21,16 +20,16 @@ type epCase struct {
 	experts int
 	topK    int
 	hidden  int
-	tokens  []int // token count of each rank, repeated if there are more ranks
+	tokens  []int // for each rank, repeated for further ranks
 	max     int   // max-tokens
 	masked  float64
 	hot     float64
 	shared  bool
 	skip    bool
 	layout  ep.Layout
-	conf    []string // parameter values of both kernels: name, value, name, value, ...
-	dconf   []string // further values of the dispatch
-	cconf   []string // further values of the combine
+	conf    []string // parameters of both kernels: name, value, ...
+	dconf   []string // further parameters of the dispatch
+	cconf   []string // further parameters of the combine
 }
 
 func (c epCase) problem() ep.Problem {
@@ -63,7 +62,7 @@ func (c epCase) prepare(t *testing.T) epPair {
 	return x
 }
 
-// scale returns NVFP4's global input scale: not 1, so that it matters.
+// scale returns NVFP4's global input scale, which is not 1.
 func (c epCase) scale() float32 {
 	if c.dtype == ep.NVFP4 {
 		return 0.5
@@ -75,10 +74,8 @@ func (e epPair) compare() ref.Compare {
 	return ref.Compare{Bits: true, Partial: partialOf(e.cc)}
 }
 
-// round returns the statements of a pair. They first wipe receive slots and outputs, so that no data of the
-// pair before is left. The slots of the dispatch are wiped before the combine only with algo=direct, because
-// a combine with algo=dedup reads them. The slots that receive the combine's rows can be wiped first: another
-// rank sends rows back to this rank only after this rank has dispatched.
+// round returns the statements of a pair. They first wipe receive slots and outputs. With algo=direct the dispatch's
+// slots are also wiped before the combine; a combine with algo=dedup reads them.
 func (e epPair) round() [][]string {
 	calls := [][]string{e.wipe(epState.Part("return")), e.wipe(PartCombined), e.wipe(PartOut), e.dispatch}
 	if e.cc.Str("algo") == "direct" {
@@ -97,8 +94,8 @@ func (e epPair) check() {
 	e.checkCounters()
 }
 
-// checkCounters checks the counters after the call. For each expert and source rank there is an entry
-// {EP_READY_FLAG + end row, rows}; EP_READY_FLAG is 1024. Every other counter is zero.
+// checkCounters: after a call, each expert and source rank has the entry {EP_READY_FLAG + end row, rows}, where
+// EP_READY_FLAG is 1024. Every other counter is zero.
 func (e epPair) checkCounters() {
 	e.t.Helper()
 	p := e.w.Problem
@@ -119,7 +116,7 @@ func (e epPair) checkCounters() {
 	}
 }
 
-// isCursor reports whether word i is a tile claim or a row cursor, which only the next call clears.
+// isCursor reports whether word i is a tile claim or a row cursor, which the next call clears.
 func (e epPair) isCursor(i int) bool {
 	experts := e.w.Problem.Experts
 	return i == 5 || i >= 40+5*experts && i < 40+7*experts
@@ -171,9 +168,8 @@ var epCases = []epCase{
 		conf: []string{"mode", "split"}},
 }
 
-// TestEPEmulated: both ep kernels give the oracle's bytes. The test first checks one pair, which starts with
-// poisoned outputs. Then it repeats the combine alone. Then it runs many pairs. Nothing joins the ranks between
-// these pairs, and each rank is delayed by another time.
+// TestEPEmulated: both ep kernels give the oracle's bytes: in one pair on poisoned outputs, in a repeated combine, and
+// in many pairs without barriers between ranks.
 func TestEPEmulated(t *testing.T) {
 	for _, c := range epCases {
 		t.Run(c.name, func(t *testing.T) {
@@ -194,7 +190,7 @@ func TestEPEmulated(t *testing.T) {
 	}
 }
 
-// TestEPThousandPairs: the last of a thousand pairs on the same buffers gives the oracle's bytes.
+// TestEPThousandPairs: the last of a thousand pairs in the same memory gives the oracle's bytes.
 func TestEPThousandPairs(t *testing.T) {
 	c := epCase{dtype: ep.BF16, ranks: 2, experts: 4, topK: 2, hidden: 64, tokens: []int{3, 2}, max: 3,
 		conf: []string{"sms", "2", "threads", "32"}}
@@ -203,8 +199,7 @@ func TestEPThousandPairs(t *testing.T) {
 	e.check()
 }
 
-// TestEPRaceFree: with both algorithms, any two conflicting accesses are ordered by a fence, a barrier or an
-// atomic.
+// TestEPRaceFree: a fence, a barrier or an atomic orders any two conflicting accesses.
 func TestEPRaceFree(t *testing.T) {
 	detector := need(t, raceTools)
 	for _, algo := range []string{"direct", "dedup"} {
@@ -221,8 +216,8 @@ func TestEPRaceFree(t *testing.T) {
 	}
 }
 
-// TestEPLostSignal: if a signal is lost, the rank that waits for it writes a fault with phase, expert and
-// source. After the memory is filled again, calls give right results.
+// TestEPLostSignal: a rank that waits for a lost signal writes a fault with phase, expert and source. After a reset,
+// calls give right results.
 func TestEPLostSignal(t *testing.T) {
 	for _, lost := range []struct {
 		name, algo string
@@ -258,7 +253,7 @@ func TestEPLostSignal(t *testing.T) {
 	}
 }
 
-// TestEPBadSourceIsSkipped: a row whose source is out of range is not sent anywhere.
+// TestEPBadSourceIsSkipped: a row whose source is out of range is not sent.
 func TestEPBadSourceIsSkipped(t *testing.T) {
 	c := epCase{dtype: ep.BF16, ranks: 2, experts: 4, topK: 2, hidden: 64, tokens: []int{4, 3}, max: 4}
 	e := c.prepare(t)
@@ -281,7 +276,7 @@ func TestEPBadSourceIsSkipped(t *testing.T) {
 	}
 }
 
-// TestEPWithoutWeights: without router weights combine does not sum, and its output is [token, k, hidden].
+// TestEPWithoutWeights: without router weights combine's output is the unsummed [token, k, hidden].
 func TestEPWithoutWeights(t *testing.T) {
 	c := epCase{dtype: ep.BF16, ranks: 2, experts: 6, topK: 3, hidden: 64, tokens: []int{4, 3}, max: 4, masked: 0.2}
 	e := c.prepare(t)
@@ -305,7 +300,7 @@ func TestEPWithoutWeights(t *testing.T) {
 	}
 }
 
-// TestEPEpilogue: the epilogue is applied exactly once to each finished value, after the shared expert is added.
+// TestEPEpilogue: the epilogue is applied once to each value, after the shared expert is added.
 func TestEPEpilogue(t *testing.T) {
 	for _, hook := range []string{"scale", "bias"} {
 		c := epCase{dtype: ep.BF16, ranks: 1, experts: 3, topK: 2, hidden: 64, tokens: []int{5}, max: 5, shared: true,

@@ -12,13 +12,13 @@ import (
 	"github.com/epbench/epbench/workloads"
 )
 
-// fastCase is a pair of kernels other than the ep kernels, with its workload.
+// fastCase is a workload and a pair of kernels other than the ep kernels.
 type fastCase struct {
 	p                 ep.Problem
-	tokens            []int   // token count of each rank, repeated if there are more ranks
+	tokens            []int   // for each rank, repeated for further ranks
 	hot, masked       float64 // see emulWorkload
 	dispatch, combine string  // changes to the defaults, name=value,...
-	pairs             int     // number of pairs to run in a row
+	pairs             int     // number of pairs in a row
 }
 
 func pairProblem(f ep.DType, ranks, hidden, experts, topK, maxTokens int) ep.Problem {
@@ -31,7 +31,7 @@ func (q fastCase) name() string {
 		q.tokens, q.dispatch, q.combine), " ", "_")
 }
 
-// fastPair is an emulated pair: the declarations of dispatch and combine (d, c) and their configs (dc, cc).
+// fastPair is an emulated pair: declarations of dispatch and combine (d, c) and their configs (dc, cc).
 type fastPair struct {
 	*emulated
 	d, c   Declaration
@@ -44,7 +44,6 @@ func (q fastCase) prepare(t *testing.T, d, c Declaration) fastPair {
 	return fastPair{emulate(t, emulWorkload(q.p, q.tokens, q.hot, q.masked, 7), c.StateOf(cc), 1), d, c, dc, cc}
 }
 
-// overDefault returns the kernel's default config with changes.
 func overDefault(t *testing.T, f Declaration, p ep.Problem, changes string) ep.Config {
 	t.Helper()
 	c := f.Kernel.DefaultConfig(onCPU(), p)
@@ -58,21 +57,20 @@ func overDefault(t *testing.T, f Declaration, p ep.Problem, changes string) ep.C
 	return c
 }
 
-// after gives the next calls the numbers n+1, n+2, ...
+// after numbers the next calls n+1, n+2, ...
 func (e fastPair) after(n int) fastPair {
-	e.rounds = n // copies of e share the emulated that it points to
+	e.rounds = n // copies of e share this pointer's target
 	return e
 }
 
-// late delays the start of each call by a different time on every rank.
+// late delays each rank's calls by a different time.
 func (e fastPair) late() {
 	for r := range e.w.Problem.Ranks {
 		e.extra = append(e.extra, fmt.Sprintf("set %d delay_ns %d", r, r*r%5*300_000))
 	}
 }
 
-// reroute gives every rank another routing and another token count. The memory keeps the data of the last
-// calls.
+// reroute gives every rank another routing and token count, and keeps the data of earlier calls.
 func (q fastCase) reroute(e fastPair) {
 	w := emulWorkload(q.p, append(q.tokens[1:], q.tokens[0]), q.hot/2, q.masked, 8)
 	e.w, e.oracle = w, ref.New(w, 1)
@@ -81,9 +79,8 @@ func (q fastCase) reroute(e fastPair) {
 	}
 }
 
-// checkCalls runs calls and compares the outputs with the oracle: several calls of dispatch alone and of
-// combine alone, then many pairs, then pairs with another routing. There is no barrier between calls, and
-// each rank has another delay.
+// checkCalls compares outputs with the oracle: after calls of dispatch alone and of combine alone, after many pairs,
+// and after pairs with another routing. There is no barrier between calls, and ranks have different delays.
 func (q fastCase) checkCalls(e fastPair) {
 	e.t.Helper()
 	ordered := ref.Compare{Ordered: true}
@@ -99,7 +96,7 @@ func (q fastCase) checkCalls(e fastPair) {
 	e.checkDispatch(ordered)
 	e.checkCombine(compare)
 	q.reroute(e)
-	for _, n := range []int{1, 2} { // the first call could still take data of the previous routing
+	for _, n := range []int{1, 2} { // the first call could read data of the previous routing
 		e.run(n, e.call(e.d, e.dc), e.experts(), e.call(e.c, e.cc))
 		e.checkDispatch(ordered)
 		e.checkCombine(compare)
@@ -107,8 +104,7 @@ func (q fastCase) checkCalls(e fastPair) {
 	e.checkIdle()
 }
 
-// checkEach runs checkCalls in a parallel subtest for each case and each of the layouts, or in the case's own
-// layout if none is given.
+// checkEach runs checkCalls in a parallel subtest for each case and layout, by default the case's layout.
 func checkEach(t *testing.T, d, c Declaration, cases []fastCase, layouts ...ep.Layout) {
 	t.Helper()
 	for _, q := range cases {
@@ -122,7 +118,7 @@ func checkEach(t *testing.T, d, c Declaration, cases []fastCase, layouts ...ep.L
 	}
 }
 
-// check runs checkCalls in a parallel subtest. Its receiver is a copy, so the caller may change q afterwards.
+// check runs checkCalls in a parallel subtest. It uses a copy of q.
 func (q fastCase) check(t *testing.T, name string, d, c Declaration) {
 	t.Helper()
 	t.Run(name, func(t *testing.T) {
@@ -131,10 +127,9 @@ func (q fastCase) check(t *testing.T, name string, d, c Declaration) {
 	})
 }
 
-// checkIdle checks the memory of layouts expert and masked between calls. All return slots must be
-// empty, because a later call would take a row in a slot for a row of its own. Each rank must have
-// told every rank the number of its last combine, and no higher number: the others use this number to
-// decide which slots they may overwrite.
+// checkIdle checks layouts expert and masked between calls. All return slots must be empty: a later call would read the
+// rows. Each rank must have told every rank the number of its last combine, because that number decides which slots
+// other ranks may overwrite.
 func (e fastPair) checkIdle() {
 	e.t.Helper()
 	state := e.c.StateOf(e.cc)
@@ -156,8 +151,8 @@ func (e fastPair) checkIdle() {
 	}
 }
 
-// TestFastKernelsGiveUp: if a count never arrives, the rank that waits for it writes a fault. The fault names
-// the source rank, and the expert if each expert has a count of its own.
+// TestFastKernelsGiveUp: a rank that waits for a lost count writes a fault. The fault names the source rank, and the
+// expert if experts have own counts.
 func TestFastKernelsGiveUp(t *testing.T) {
 	p := pairProblem(ep.BF16, 2, 256, 8, 2, 5)
 	for _, q := range []struct {
@@ -181,7 +176,7 @@ func TestFastKernelsGiveUp(t *testing.T) {
 	}
 }
 
-// TestFastLegality: each refusal names the parameter or field and its bound.
+// TestFastLegality: each error names the parameter or field and its bound.
 func TestFastLegality(t *testing.T) {
 	p := pairProblem(ep.FP8, 8, 7168, 256, 8, 128)
 	change := func(f func(*ep.Problem)) ep.Problem {
@@ -227,8 +222,8 @@ func TestFastLegality(t *testing.T) {
 	}
 }
 
-// emulWorkload draws distinct experts and weights for tokens[rank] tokens. The fraction `hot` of the tokens
-// selects expert 0, and the fraction `masked` of the selections is masked.
+// emulWorkload draws distinct experts and weights for tokens[rank] tokens. The fraction `hot` of the tokens selects
+// expert 0, and the fraction `masked` of the selections is masked.
 func emulWorkload(p ep.Problem, tokens []int, hot, masked float64, seed uint64) *workloads.Workload {
 	rng := rand.New(rand.NewPCG(seed, 1))
 	w := &workloads.Workload{Problem: p, Spec: "test", Seed: seed}
@@ -263,8 +258,8 @@ func drawToken(rng *rand.Rand, p ep.Problem, hot, masked float64, ids []int32, w
 	}
 }
 
-// TestFastKernelsRace: the race detector finds no race in the ll and final kernels: any two conflicting accesses
-// are ordered by a fence, a barrier or the end of a kernel.
+// TestFastKernelsRace: the ll and final kernels have no race: a fence, a barrier or a kernel's end orders any two
+// conflicting accesses.
 func TestFastKernelsRace(t *testing.T) {
 	for _, q := range []struct {
 		fastCase
@@ -291,7 +286,7 @@ func TestFastKernelsRace(t *testing.T) {
 	}
 }
 
-// races runs a dispatch and a combine in turn, three times, with the race detector.
+// races runs three pairs with the race detector.
 func (q fastCase) races(t *testing.T, d, c Declaration) {
 	t.Helper()
 	e := q.prepare(t, d, c)

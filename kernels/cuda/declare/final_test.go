@@ -9,8 +9,7 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// TestFinalEmulated: dispatch_final and combine_final give the oracle's bytes, in a fixed order. The cases have
-// different numbers of ranks, dtypes, routings and splits of blocks.
+// TestFinalEmulated: dispatch_final and combine_final give the oracle's bytes.
 func TestFinalEmulated(t *testing.T) {
 	checkEach(t, dispatchFinal(), combineFinal(), []fastCase{
 		{pairProblem(ep.FP8, 8, 512, 64, 8, 4), []int{1, 0, 4, 3}, 0.7, 0,
@@ -30,8 +29,8 @@ func TestFinalEmulated(t *testing.T) {
 	})
 }
 
-// TestStartsAreLegal: the configs of Kernel.Starts are legal with any number of SMs. With more than fewSMs SMs they
-// are all different.
+// TestStartsAreLegal: the configs of Kernel.Starts are legal with any number of SMs. With more than fewSMs SMs they all
+// differ.
 func TestStartsAreLegal(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		m := onCPU()

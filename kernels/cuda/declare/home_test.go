@@ -6,9 +6,8 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// TestFinalHomeAndPartialEmulated: dispatch_final_home gives the oracle's bytes in a fixed order, and
-// combine_final_partial gives the bits of the oracle's partial sums. TestFastKernelsRace runs the same kernels
-// with FP8, scales=tile, blocks that only wait, and BF16 sums.
+// TestFinalHomeAndPartialEmulated: dispatch_final_home gives the oracle's bytes, and combine_final_partial the bits of
+// the oracle's partial sums.
 func TestFinalHomeAndPartialEmulated(t *testing.T) {
 	oncePerRun(t)
 	q := fastCase{pairProblem(ep.BF16, 2, 264, 32, 6, 6), []int{6, 2}, 0, 0.3,
@@ -16,10 +15,7 @@ func TestFinalHomeAndPartialEmulated(t *testing.T) {
 	q.checkCalls(q.prepare(t, dispatchFinalHome(), combineFinalPartial()))
 }
 
-// TestFinalHomeTeamsEmulated: dispatch_final_home gives the oracle's bytes if several warps (a team) send one
-// token. The cases are: one team and several; a warp's share of one unit and of several; a team with more
-// warps than a token has units; more tokens than warps that complete them; scales=row and scales=tile;
-// blocks that only complete; a rank without tokens.
+// TestFinalHomeTeamsEmulated: dispatch_final_home gives the oracle's bytes if a team of several warps sends one token.
 func TestFinalHomeTeamsEmulated(t *testing.T) {
 	oncePerRun(t)
 	checkEach(t, dispatchFinalHome(), combineFinalPolled(), []fastCase{
@@ -29,9 +25,8 @@ func TestFinalHomeTeamsEmulated(t *testing.T) {
 	})
 }
 
-// TestFinalHomeTeamsRace: the stores of all warps of a team are ordered before the store of the header by one of
-// them. The reads of one call are ordered before the stores of other ranks in the next call, also in blocks
-// that both send and complete.
+// TestFinalHomeTeamsRace: all warps of a team store before one of them stores the header. A call reads before other
+// ranks' next call stores, also in blocks that both send and complete.
 func TestFinalHomeTeamsRace(t *testing.T) {
 	oncePerRun(t)
 	q := fastCase{pairProblem(ep.FP8, 2, 640, 8, 2, 5), []int{5, 3}, 0.3, 0,

@@ -7,7 +7,7 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// TestEmulatedRaw: if the caller has cast the tokens to FP8, they arrive as the same bytes.
+// TestEmulatedRaw: tokens that the caller has cast to FP8 arrive unchanged.
 func TestEmulatedRaw(t *testing.T) {
 	for _, x := range []struct {
 		layout            ep.Layout
@@ -32,7 +32,7 @@ func TestEmulatedRaw(t *testing.T) {
 	}
 }
 
-// raw runs a dispatch on tokens that are FP8 already, and checks its outputs.
+// raw runs a dispatch on FP8 tokens and checks the outputs.
 func (q fastCase) raw(t *testing.T, dispatch, combine Declaration) {
 	e := q.prepare(t, dispatch, combine)
 	for r := range q.p.Ranks {

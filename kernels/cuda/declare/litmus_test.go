@@ -47,7 +47,7 @@ func runLitmus(t *testing.T, tools *emulator, l Litmus, defines ...string) (area
 	return areas, counters, nil
 }
 
-// TestLitmus: each litmus passes on the emulator.
+// TestLitmus: each litmus test passes on the emulator.
 func TestLitmus(t *testing.T) {
 	emulator := need(t, emulTools)
 	for _, l := range Litmuses(300) {
@@ -67,8 +67,7 @@ func TestLitmus(t *testing.T) {
 	}
 }
 
-// TestRaceDetectorSeesMissingFence: the race detector accepts the signal litmus, and reports a race if its fence
-// is removed. So it would also report a missing fence in the kernels.
+// TestRaceDetectorSeesMissingFence: the race detector reports a race if the fence of the signal litmus is removed.
 func TestRaceDetectorSeesMissingFence(t *testing.T) {
 	detector := need(t, raceTools)
 	if _, _, err := runLitmus(t, detector, litmusSignal(1, 20)); err != nil {
@@ -80,8 +79,7 @@ func TestRaceDetectorSeesMissingFence(t *testing.T) {
 	}
 }
 
-// TestEPLayout: Go and the device code compute the same sizes. Each region has exactly the bytes that the
-// algorithm with the larger need uses.
+// TestEPLayout: Go and device code compute the same sizes. Each region has the bytes that the larger algorithm needs.
 func TestEPLayout(t *testing.T) {
 	emulator := need(t, emulTools)
 	p := ep.Problem{Ranks: litmusRanks, Hidden: 128, Experts: 4, TopK: 2, Dispatch: ep.BF16, MaxTokens: 65536}

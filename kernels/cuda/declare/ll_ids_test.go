@@ -8,10 +8,8 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// TestLowLatencyIDsEmulated: dispatch_ll_ids gives the oracle's bytes in order, and every combine of the same
-// state can follow it. The cases are: headers gathered by one warp and by several, in one batch and in
-// several; a rank with more tokens than another expects, which needs more marks; blocks with nothing to copy;
-// a rank without tokens; one rank, on which each lane of a large block reads few header words.
+// TestLowLatencyIDsEmulated: dispatch_ll_ids gives the oracle's bytes in order, and every combine of its state can
+// follow.
 func TestLowLatencyIDsEmulated(t *testing.T) {
 	oncePerRun(t)
 	for _, q := range []struct {
@@ -34,8 +32,8 @@ func TestLowLatencyIDsEmulated(t *testing.T) {
 	}
 }
 
-// TestLowLatencyIDsFollow: calls of dispatch_ll and dispatch_ll_ids may follow each other in the same memory
-// without a barrier, because each clears the headers of the other.
+// TestLowLatencyIDsFollow: dispatch_ll and dispatch_ll_ids may follow each other without a barrier, because each clears
+// the other's headers.
 func TestLowLatencyIDsFollow(t *testing.T) {
 	oncePerRun(t)
 	q := fastCase{p: pairProblem(ep.FP8, 4, 640, 16, 4, 9), tokens: []int{9, 7, 0, 1}, masked: 0.2,
@@ -52,8 +50,7 @@ func TestLowLatencyIDsFollow(t *testing.T) {
 	}
 }
 
-// TestLowLatencyIDsRace: a barrier and the flag `ready` order the writes of several warps to the block's counts and
-// marks, also if more marks must be cleared first.
+// TestLowLatencyIDsRace: a barrier and the flag `ready` order the warps' writes of counts and marks.
 func TestLowLatencyIDsRace(t *testing.T) {
 	oncePerRun(t)
 	q := fastCase{p: pairProblem(ep.FP8, 2, 256, 8, 2, 65), tokens: []int{9, 65}, dispatch: "sms=2,threads=128", combine: "sms=1"}
@@ -63,8 +60,7 @@ func TestLowLatencyIDsRace(t *testing.T) {
 	e.checkDispatch(ref.Compare{Ordered: true})
 }
 
-// TestLowLatencyIDsLegality: each refusal begins with the field or the parameter. Few tokens are legal in buffers
-// for many.
+// TestLowLatencyIDsLegality: each error begins with the field or parameter. Few tokens are legal in buffers for many.
 func TestLowLatencyIDsLegality(t *testing.T) {
 	for _, q := range []struct {
 		experts, maxTokens int

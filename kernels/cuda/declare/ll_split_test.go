@@ -8,8 +8,8 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// TestLowLatencySplitEmulated: dispatch_ll and combine_ll with mode=split give the oracle's bytes in a fixed
-// order, also if the sending and the receiving grid have different sizes, and if only the dispatch is split.
+// TestLowLatencySplitEmulated: with mode=split dispatch_ll and combine_ll give the oracle's bytes, also on grids of
+// different sizes, and if only the dispatch is split.
 func TestLowLatencySplitEmulated(t *testing.T) {
 	checkEach(t, splitting(dispatchLL()), splitting(combineLL()), []fastCase{
 		{pairProblem(ep.FP8, 4, 512, 64, 8, 4), []int{1, 0, 4, 3}, 0.7, 0, "sms=3,recv_sms=2,threads=128,part=512", "sms=1,recv_sms=3,threads=128,algo=dedup", 30},
@@ -20,13 +20,13 @@ func TestLowLatencySplitEmulated(t *testing.T) {
 	t.Run("mixed", func(t *testing.T) { mixed.checkCalls(mixed.prepare(t, splitting(dispatchLL()), combineLL())) })
 }
 
-// splitting returns a declaration whose default has split phases.
+// splitting returns f with mode=split as default.
 func splitting(f Declaration) Declaration {
 	f.Kernel.Default = f.Kernel.Split
 	return f
 }
 
-// TestSplitReceiverIsBounded: a receiving grid that cannot be resident is refused with its parameter's name.
+// TestSplitReceiverIsBounded: the error for a receiving grid that cannot be resident names its parameter.
 func TestSplitReceiverIsBounded(t *testing.T) {
 	p := pairProblem(ep.FP8, 8, 512, 64, 8, 4)
 	for _, f := range []Declaration{splitting(dispatchLL()), splitting(combineLL())} {
@@ -46,8 +46,7 @@ func TestSplitReceiverIsBounded(t *testing.T) {
 	}
 }
 
-// TestFormerSplitKernels: calls in two phases once were separate kernels, and there was no parameter
-// `mode`. Configs of that time are legal configs of this build and launch the same entries.
+// TestFormerSplitKernels: configs of former kernels with two phases are legal now and launch the same entries.
 func TestFormerSplitKernels(t *testing.T) {
 	for text, entries := range map[string]string{
 		"dispatch_ll_split:part=512,pdl=0,recv_sms=64,send=512,sms=32,threads=512":           "dispatch_ll_send dispatch_ll_recv",

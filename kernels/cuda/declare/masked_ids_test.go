@@ -8,9 +8,8 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// TestMaskedIDsEmulated: the blocks of dispatch_masked_ids that receive rows count these rows and write them
-// in the order of layout masked. They also write routes, which every combine of the layout can read.
-// The cases are those of TestLowLatencyIDsEmulated.
+// TestMaskedIDsEmulated: the receiving blocks of dispatch_masked_ids count rows and write them in the order of layout
+// masked. Every combine of the layout can read their routes.
 func TestMaskedIDsEmulated(t *testing.T) {
 	oncePerRun(t)
 	for _, q := range []struct {
@@ -36,9 +35,8 @@ func TestMaskedIDsEmulated(t *testing.T) {
 	}
 }
 
-// TestMaskedIDsFollow: the three dispatches of the layout follow each other on one state, in every order, with
-// a late rank and without a barrier. Three calls in a row use different words, and the fourth uses the words of
-// the first again. The fourth may be another kernel, so each kernel must clear the words that another one wrote.
+// TestMaskedIDsFollow: the layout's three dispatches follow each other in every order, with a late rank and without a
+// barrier. Calls n and n+3 use the same words, so each kernel must clear words that another kernel wrote.
 func TestMaskedIDsFollow(t *testing.T) {
 	oncePerRun(t)
 	q := fastCase{p: pairProblem(ep.FP8, 3, 640, 12, 3, 9), tokens: []int{9, 7, 0}, masked: 0.2,
@@ -58,7 +56,7 @@ func TestMaskedIDsFollow(t *testing.T) {
 	}
 }
 
-// TestMaskedIDsParams: with count=receiver, dispatch_masked refuses parameters that have no effect then.
+// TestMaskedIDsParams: with count=receiver, dispatch_masked refuses parameters without effect.
 func TestMaskedIDsParams(t *testing.T) {
 	f, p := dispatchMaskedIDs(), pairProblem(ep.FP8, 2, 7168, 256, 8, 128)
 	p.Layout, p.Op = ep.LayoutMasked, ep.Dispatch

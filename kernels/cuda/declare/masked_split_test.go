@@ -7,8 +7,7 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// TestEmulatedMaskedSplit: the split pair gives the oracle's bytes on grids of different
-// sizes.
+// TestEmulatedMaskedSplit: the split pair gives the oracle's bytes on grids of different sizes.
 func TestEmulatedMaskedSplit(t *testing.T) {
 	checkEach(t, splitting(dispatchMasked()), splitting(combineMasked()), []fastCase{
 		{pairProblem(ep.FP8, 3, 256, 12, 3, 40), []int{40, 0, 1}, 0, 0.3, "sms=2,recv_sms=4,threads=64", "sms=3,recv_sms=1,threads=64,algo=dedup", 10},
@@ -16,16 +15,15 @@ func TestEmulatedMaskedSplit(t *testing.T) {
 	}, ep.LayoutMasked)
 }
 
-// TestEmulatedRankSplit makes the check of TestEmulatedMaskedSplit for layouts rank and rank:packed.
+// TestEmulatedRankSplit is TestEmulatedMaskedSplit for layouts rank and rank:packed.
 func TestEmulatedRankSplit(t *testing.T) {
 	checkEach(t, splitting(dispatchRank()), splitting(combineRank()), []fastCase{
 		{pairProblem(ep.FP8, 3, 256, 12, 3, 40), []int{40, 0, 1}, 0, 0.3, "sms=2,recv_sms=4,threads=64", "sms=3,recv_sms=1,threads=64", 10},
 	}, byRank...)
 }
 
-// TestMaskedSplitDefaults checks the default algorithm of combine_masked_split: direct with full
-// precision, and dedup, whose senders send sums, with reduced precision. The test also checks that
-// both grids are bounded.
+// TestMaskedSplitDefaults: combine_masked_split defaults to algo=direct with full precision and algo=dedup with reduced
+// precision. Both grids are bounded.
 func TestMaskedSplitDefaults(t *testing.T) {
 	p := pairProblem(ep.FP8, 8, 512, 64, 8, 300)
 	p.Layout = ep.LayoutMasked

@@ -8,10 +8,8 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// TestLowLatencyPartialEmulated: combine_ll_partial gives the bits of an oracle that sums in the
-// same order, for tokens with no row, one row and many rows on a rank. The problem and the
-// dispatch are those of a case of TestLowLatencyEmulated, so that the device code is compiled once
-// for both tests.
+// TestLowLatencyPartialEmulated: combine_ll_partial gives the bits of an oracle that sums in the same order. The
+// problem and dispatch are also in TestLowLatencyEmulated, so that the device code is compiled once.
 func TestLowLatencyPartialEmulated(t *testing.T) {
 	oncePerRun(t)
 	q := fastCase{pairProblem(ep.FP8, 4, 640, 16, 4, 9), []int{9, 7, 0, 1}, 0, 0.2,
@@ -19,7 +17,7 @@ func TestLowLatencyPartialEmulated(t *testing.T) {
 	q.checkCalls(q.prepare(t, dispatchLL(), combineLLPartial()))
 }
 
-// TestPartialLegality checks which configs of the kernels with partial sums are legal.
+// TestPartialLegality checks which kernels with partial sums are legal.
 func TestPartialLegality(t *testing.T) {
 	p := pairProblem(ep.FP8, 2, 7168, 256, 8, 128)
 	alone := p
@@ -47,7 +45,7 @@ func TestPartialLegality(t *testing.T) {
 	}
 }
 
-// TestPartialPrecision: a problem that needs full precision gets f32 sums, not BF16 sums.
+// TestPartialPrecision: a problem of full precision gets f32 sums, not BF16 sums.
 func TestPartialPrecision(t *testing.T) {
 	p := pairProblem(ep.BF16, 2, 7168, 256, 8, 128)
 	f := combineLLPartial()
@@ -60,7 +58,7 @@ func TestPartialPrecision(t *testing.T) {
 	}
 }
 
-// oncePerRun skips the test if -short is given.
+// oncePerRun skips the test with -short.
 func oncePerRun(t *testing.T) {
 	t.Helper()
 	if testing.Short() {

@@ -7,9 +7,8 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// TestFinalPolledEmulated: combine_ll with after=final gives the oracle's bits after either dispatch of
-// the final kernels, with each value of own and of algo, and with split phases. Some ranks have no tokens,
-// there is no barrier between calls, and the routes and counts change from call to call.
+// TestFinalPolledEmulated: combine_ll with after=final gives the oracle's bits after either dispatch of the final
+// kernels.
 func TestFinalPolledEmulated(t *testing.T) {
 	oncePerRun(t)
 	for _, q := range []struct {
@@ -34,8 +33,7 @@ func TestFinalPolledEmulated(t *testing.T) {
 	}
 }
 
-// TestFinalPolledRace: slots are empty before they are polled, and rows are read only after the
-// kernel that placed them.
+// TestFinalPolledRace: slots are empty before they are polled. Rows are read only after the kernel that placed them.
 func TestFinalPolledRace(t *testing.T) {
 	oncePerRun(t)
 	q := fastCase{pairProblem(ep.FP8, 2, 256, 8, 2, 5), []int{5, 3}, 0.3, 0,
@@ -43,9 +41,8 @@ func TestFinalPolledRace(t *testing.T) {
 	q.races(t, dispatchFinal(), combineFinalPolled())
 }
 
-// TestStatesThatExtend: the final-polled state begins with the regions of the final state, so
-// dispatches of the final state also run in final-polled memory. The memory of the final state is
-// too small for the combine of final-polled.
+// TestStatesThatExtend: dispatches of state final also run in final-polled memory, which begins with the same regions.
+// The memory of state final is too small for the combine of final-polled.
 func TestStatesThatExtend(t *testing.T) {
 	p := pairProblem(ep.FP8, 2, 7168, 256, 8, 128)
 	final, polled := regionsFinal(p), regionsPolled(p)

@@ -8,8 +8,7 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// TestEmulatedRank checks the kernels of layout rank: calls alone, calls in pairs, ranks of
-// different speed, and calls after a change of routing.
+// TestEmulatedRank checks layout rank: calls alone, pairs, ranks of different speed, and a change of routing.
 func TestEmulatedRank(t *testing.T) {
 	checkEach(t, dispatchRank(), combineRank(), []fastCase{
 		{pairProblem(ep.FP8, 2, 256, 8, 2, 5), []int{5, 3}, 0.3, 0, "sms=3,threads=64", "sms=2,threads=64", 6},
@@ -25,7 +24,7 @@ func TestEmulatedRank(t *testing.T) {
 }
 
 // TestEmulatedRankCarriesSentinels: a BF16 token of NaNs with every bit set looks like an empty slot. It must arrive
-// as NaNs and come back as NaNs, without a wait until the deadline.
+// and return as NaNs.
 func TestEmulatedRankCarriesSentinels(t *testing.T) {
 	q := fastCase{p: pairProblem(ep.BF16, 2, 256, 8, 2, 3), tokens: []int{3, 2}, dispatch: "sms=2,threads=64", combine: "sms=2,threads=64", pairs: 3}
 	for _, c := range []struct {
@@ -47,9 +46,7 @@ func TestEmulatedRankCarriesSentinels(t *testing.T) {
 	}
 }
 
-// TestEmulatedRankHome makes the checks of TestEmulatedRank with rows=home, which stores rows in the
-// output of the receiving rank. The cases include several batches of messages for a warp, more tokens
-// than threads in a block, one rank, rows of several units, and a rank without tokens.
+// TestEmulatedRankHome is TestEmulatedRank with rows=home, which stores rows in the receiving rank's output.
 func TestEmulatedRankHome(t *testing.T) {
 	checkEach(t, dispatchRankHome(), combineRank(), []fastCase{
 		{pairProblem(ep.FP8, 2, 256, 8, 2, 5), []int{5, 3}, 0.3, 0, "sms=3,threads=64", "sms=2,threads=64", 6},
@@ -63,9 +60,7 @@ func TestEmulatedRankHome(t *testing.T) {
 	}, byRank...)
 }
 
-// TestEmulatedRankStaged makes the checks of TestEmulatedRank with rows=staged. The cases include blocks with one
-// sending and one receiving warp, more tokens than the sending warps have threads, blocks that only receive, and
-// rows that end with fewer vectors than a warp copies at a time.
+// TestEmulatedRankStaged is TestEmulatedRank with rows=staged.
 func TestEmulatedRankStaged(t *testing.T) {
 	checkEach(t, dispatchRank(), combineRank(), []fastCase{
 		{pairProblem(ep.FP8, 2, 256, 8, 2, 5), []int{5, 3}, 0.3, 0, "sms=3,threads=64,rows=staged", "sms=2,threads=64", 6},
@@ -78,8 +73,8 @@ func TestEmulatedRankStaged(t *testing.T) {
 	}, byRank...)
 }
 
-// TestRankFollow: calls of dispatch_rank with all designs follow each other on one state
-// without a barrier. Each call must leave the slots empty and announce its counts.
+// TestRankFollow: all designs of dispatch_rank follow each other on one state without a barrier. Each call leaves the
+// slots empty and announces its counts.
 func TestRankFollow(t *testing.T) {
 	for _, layout := range byRank {
 		q := fastCase{pairProblem(ep.FP8, 4, 640, 16, 4, 9), []int{9, 7, 0, 1}, 0, 0.2, "sms=5,threads=64,wait_sms=1", "sms=2,threads=96", 3}
@@ -98,7 +93,7 @@ func TestRankFollow(t *testing.T) {
 	}
 }
 
-// TestEmulatedMasked makes the checks of TestEmulatedRank for the kernels of layout masked.
+// TestEmulatedMasked is TestEmulatedRank for layout masked.
 func TestEmulatedMasked(t *testing.T) {
 	checkEach(t, dispatchMasked(), combineMaskedSlots(), []fastCase{
 		{pairProblem(ep.FP8, 2, 256, 8, 2, 5), []int{5, 3}, 0.3, 0, "sms=3,threads=64", "sms=2,threads=64", 6},
@@ -116,7 +111,7 @@ func TestEmulatedMasked(t *testing.T) {
 	}, ep.LayoutMasked)
 }
 
-// TestMaskedRace makes the check of TestRankRace for layout masked.
+// TestMaskedRace is TestRankRace for layout masked.
 func TestMaskedRace(t *testing.T) {
 	q := fastCase{pairProblem(ep.FP8, 2, 256, 8, 2, 5), []int{5, 3}, 0.3, 0, "sms=3,threads=64,wait_sms=1", "sms=2,threads=64,algo=dedup", 3}
 	q.p.Layout = ep.LayoutMasked
@@ -147,8 +142,7 @@ func TestRankRace(t *testing.T) {
 	}
 }
 
-// TestRankStartsOutsideTheHeap: for any number of SMs, tokens and dtype some config that a search or a pack
-// starts with can write outputs outside the symmetric heap.
+// TestRankStartsOutsideTheHeap: some config that a search starts with can write outputs outside the symmetric heap.
 func TestRankStartsOutsideTheHeap(t *testing.T) {
 	k := dispatchRank().Kernel
 	for _, sms := range []int{2, 24, 64, 65, 132} {

@@ -13,8 +13,7 @@ import (
 
 const parametersFile = "testdata/parameters.txt"
 
-// meaning returns the text that defines a parameter: binding, class, unit and doc. Values and
-// default are left out: they may change, and measured configs still mean the same.
+// meaning returns the text that defines a parameter. Values and default may change without a new meaning.
 func meaning(q kernels.Param) string {
 	text := fmt.Sprintf("%s %s", q.Binding, q.Class)
 	if q.Unit != "" {
@@ -23,8 +22,7 @@ func meaning(q kernels.Param) string {
 	return text + ": " + q.Doc
 }
 
-// parameters returns the lines of a kernel in parametersFile: a line with the kernel's revision,
-// then one line for each parameter.
+// parameters returns a kernel's lines in parametersFile: its revision, then its parameters.
 func parameters(k kernels.Kernel) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s revision %d\n", k.Name, max(k.Revision, 1))
@@ -34,8 +32,7 @@ func parameters(k kernels.Kernel) string {
 	return b.String()
 }
 
-// recorded reads parametersFile. The result is indexed by kernel, then by parameter, and holds
-// meanings. The empty parameter name has the line with the kernel's revision.
+// recorded reads parametersFile: meanings by kernel and parameter. The parameter "" holds the revision.
 func recorded(t *testing.T) map[string]map[string]string {
 	text := testfile.Read(t, parametersFile)
 	out := map[string]map[string]string{}
@@ -53,8 +50,8 @@ func recorded(t *testing.T) map[string]map[string]string {
 	return out
 }
 
-// bumpFaults compares the parameters of a kernel with the recorded parameters in `was`. It returns
-// a message for each change for which the revision or a line of parametersFile must change too.
+// bumpFaults compares a kernel's parameters with the recorded parameters in `was`. It returns a message for each change
+// that needs a new revision or line.
 func bumpFaults(k kernels.Kernel, was map[string]string) (faults []string) {
 	revision, _, _ := strings.Cut(parameters(k), "\n")
 	if was == nil {
@@ -84,9 +81,8 @@ func bumpFaults(k kernels.Kernel, was map[string]string) (faults []string) {
 	return faults
 }
 
-// TestRevisions: the meaning of a kernel's parameters changes only if its revision changes too.
-// testdata/parameters.txt records the parameters of each kernel. It is edited by hand, from the
-// lines that this test prints.
+// TestRevisions: the meaning of a kernel's parameters changes only with the kernel's revision. Edit
+// testdata/parameters.txt by hand, with the lines that this test prints.
 func TestRevisions(t *testing.T) {
 	was := recorded(t)
 	for _, k := range AllKernels() {

@@ -11,9 +11,7 @@ import (
 	"github.com/epbench/epbench/tune/search/spacefile"
 )
 
-// TestSpaceFiles reads the files native/*-space.yaml, which list values of kernel parameters for a
-// sweep. This package must declare the kernels and parameters, and each value must be legal in
-// some config.
+// TestSpaceFiles: the kernels and parameters in native/*-space.yaml exist, and each value is legal in some config.
 func TestSpaceFiles(t *testing.T) {
 	files, err := filepath.Glob("../../../native/*-space.yaml")
 	if err != nil || len(files) < 2 {
@@ -41,7 +39,6 @@ func TestSpaceFiles(t *testing.T) {
 	}
 }
 
-// declaredHere returns the declared parameters of this package, by kernel and parameter name.
 func declaredHere() map[string]map[string]spacefile.Declared {
 	out := map[string]map[string]spacefile.Declared{}
 	for _, k := range AllKernels() {
@@ -53,8 +50,7 @@ func declaredHere() map[string]map[string]spacefile.Declared {
 	return out
 }
 
-// spaceOf fails the test if file f lists a value for a parameter of kernel, but no config with this
-// value and the other values of the file is legal.
+// spaceOf fails the test if no config with some listed value is legal.
 func spaceOf(t *testing.T, name string, f *spacefile.File, p ep.Problem, kernel string) {
 	t.Helper()
 	of, err := findIn(Declarations(), kernel)

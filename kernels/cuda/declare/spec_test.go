@@ -8,9 +8,8 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// TestPackedKernelsCountTheirCalls: every entry ends with EP_NUMBER_DONE, which counts the call, or leaves
-// this to ep_run. In a pack nothing else counts calls. Without EP_NUMBER_DONE the first call of an entry
-// ends, and the second call waits forever for the first.
+// TestPackedKernelsCountTheirCalls: every entry counts its calls with EP_NUMBER_DONE or ep_run. In a pack nothing else
+// counts them, and the second call would wait forever for the first.
 func TestPackedKernelsCountTheirCalls(t *testing.T) {
 	check, err := sources.Read("common/check.cuh")
 	if _, run, found := strings.Cut(check, " ep_run("); err != nil || !found || !strings.Contains(run, "EP_NUMBER_DONE(") {
@@ -36,8 +35,7 @@ func TestPackedKernelsCountTheirCalls(t *testing.T) {
 	}
 }
 
-// TestHostKernelsHaveAPlaceInPacks: every launch of a kernel that crosses hosts can be written
-// into a pack. Another number of nodes is refused.
+// TestHostKernelsHaveAPlaceInPacks: packs can hold every launch of a kernel that crosses hosts.
 func TestHostKernelsHaveAPlaceInPacks(t *testing.T) {
 	m := ep.Machine{Arch: "sm_90", SMs: 132, GPUs: 16}
 	p := ep.Problem{Ranks: 16, Nodes: 2, Hidden: 7168, Experts: 256, TopK: 8, MaxTokens: 128, Dispatch: ep.FP8, Combine: ep.BF16}

@@ -2,8 +2,7 @@ package declare
 
 import "github.com/epbench/epbench/tune/ep"
 
-// The functions in this file declare former kernels. Each former kernel is now a config of another kernel. The
-// declaration has this config as its default.
+// Former kernels are now configs of other kernels. Here each is a declaration with this config as default.
 
 func dispatchLLIDs() Declaration     { return by(dispatchLL(), defaultDispatchLLIDs) }
 func dispatchMaskedIDs() Declaration { return by(dispatchMasked(), defaultDispatchMaskedIDs) }
@@ -20,7 +19,7 @@ func combineFinalPolled() Declaration {
 
 func combineFinalPartial() Declaration { return by(combineFinal(), defaultCombineFinalPartial) }
 
-// combineMaskedSlots declares combine_masked with own=slot as the default at every token count.
+// combineMaskedSlots declares combine_masked with own=slot as default.
 func combineMaskedSlots() Declaration { return by(combineMasked(), slotCombineMasked) }
 
 // by returns f with the default config that `own` gives.

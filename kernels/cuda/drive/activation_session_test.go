@@ -14,7 +14,7 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// TestSessionActivation runs every dtype, with one rank and with two that do the same work.
+// TestSessionActivation runs every dtype on one and two ranks.
 func TestSessionActivation(t *testing.T) {
 	for _, d := range ep.DTypes() {
 		for _, ranks := range []int{1, 2} {

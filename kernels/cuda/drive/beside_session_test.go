@@ -20,7 +20,6 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// besideProblem returns a small problem with a matrix product beside its calls.
 func besideProblem(op ep.Op, mode ep.Mode, beside string) ep.Problem {
 	p := drillProblem(op, mode, 2)
 	p.Beside, p.Objective = beside, ep.BesideProduct
@@ -29,14 +28,14 @@ func besideProblem(op ep.Op, mode ep.Mode, beside string) ep.Problem {
 
 const smallGemm = "gemm:3,32,64,bf16,4"
 
-// TestSessionBeside covers every op, fused and in phases, in graphs and eagerly. On an emulated GPU only eager
-// streams overlap.
+// TestSessionBeside covers every op, fused and in phases, in graphs and eagerly. An emulated GPU overlaps only eager
+// streams.
 func TestSessionBeside(t *testing.T) {
 	for _, c := range []struct {
 		mode    ep.Mode
 		op      ep.Op
 		beside  string
-		kernels string // on an emulated GPU; a real GPU runs all
+		kernels string // for an emulated GPU; a real GPU runs all
 	}{
 		{ep.Graph, ep.Dispatch, smallGemm, "dispatch dispatch_ll"},
 		{ep.Graph, ep.Combine, smallGemm, "combine_final combine_ll"},
@@ -55,7 +54,7 @@ func TestSessionBeside(t *testing.T) {
 	}
 }
 
-// besideConfigs runs a kernel's default, and mode=split if it has a mode.
+// besideConfigs runs a kernel's default, and mode=split if the kernel has a mode.
 func besideConfigs(t *testing.T, b *Backend, s *session, k kernels.Kernel) {
 	t.Helper()
 	c := drillConfig(b, k, s.problem)
@@ -95,7 +94,7 @@ func besideConfig(t *testing.T, s *session, c ep.Config) {
 	verify()
 }
 
-// checkPlanned checks that the product is planned for the SMs that the calls leave.
+// checkPlanned: the product's plan is for the SMs that the calls leave.
 func checkPlanned(t *testing.T, s *session, c ep.Config) {
 	t.Helper()
 	if err := s.Prepare(t.Context(), c); err != nil {
@@ -109,7 +108,8 @@ func checkPlanned(t *testing.T, s *session, c ep.Config) {
 	}
 }
 
-// TestSessionOwnPlan: beside calls the product keeps its own (fastest) plan, unless they leave fewer SMs.
+// TestSessionOwnPlan: beside calls the product keeps its fastest plan, unless the calls leave fewer SMs than the plan
+// needs.
 func TestSessionOwnPlan(t *testing.T) {
 	b, s := openSession(t, Options{Loopback: true, Deadline: 20 * time.Second}, besideProblem(ep.Pair, ep.Graph, "step:3,32,64,bf16,4"))
 	if err := s.Prepare(t.Context(), kernels.For(b.Kernels(), s.problem)[0].DefaultConfig(b.Machine(), s.problem)); err != nil {
@@ -131,7 +131,7 @@ func TestSessionOwnPlan(t *testing.T) {
 		}
 		for _, c := range []struct{ own, left, made int }{
 			{0, 0, 0}, {0, all - 1, all - 1}, {all - 1, 0, all - 1}, {all - 1, all - 2, all - 2},
-			{all - 2, all - 1, all - 2}, // the own plan needs fewer SMs than are left
+			{all - 2, all - 1, all - 2}, // the fastest plan needs fewer SMs than are left
 		} {
 			b.own = c.own
 			code := newCSteps(1, 1)
@@ -147,7 +147,7 @@ func TestSessionOwnPlan(t *testing.T) {
 	}
 }
 
-// splitOf sets mode=split where there is a mode. A receiving grid becomes as large as the sending one.
+// splitOf sets mode=split in kernels with a mode. The receiving grid gets the sending grid's size.
 func splitOf(c ep.Config) ep.Config {
 	for _, name := range c.Names() {
 		prefix, ok := strings.CutSuffix(name, kernels.ModeParam)
@@ -192,7 +192,7 @@ func TestSessionBesideTimes(t *testing.T) {
 	}
 }
 
-// TestSessionProducts compares products with float64 sums. Some batch sizes make the last launch repeat experts.
+// TestSessionProducts compares products with float64 sums. For some batch sizes the last launch repeats experts.
 func TestSessionProducts(t *testing.T) {
 	for _, spec := range []string{"gemm:5,32,48,bf16,5", "gemm:16,32,64,fp8,5"} {
 		for _, batches := range []string{"1", "0"} {
@@ -205,7 +205,7 @@ func TestSessionProducts(t *testing.T) {
 	}
 }
 
-// checkProducts compares every value of products in batches of this size.
+// checkProducts compares every value, with batches of this size.
 func checkProducts(t *testing.T, s *session, batch int) {
 	t.Helper()
 	b := s.beside
@@ -247,7 +247,7 @@ func checkProducts(t *testing.T, s *session, batch int) {
 	}
 }
 
-// factors reads an input matrix back. Magnitudes lie between 0.5 and 1, with at least eight values.
+// factors reads an input matrix and checks it: magnitudes from 0.5 to 1, at least eight values.
 func (p *products) factors(t *testing.T, rank int, at cu.DevicePtr, bytes int64) []float64 {
 	t.Helper()
 	raw := fetch(t, p.ranks, rank, at, bytes)
@@ -274,8 +274,8 @@ func (p *products) factors(t *testing.T, rank int, at cu.DevicePtr, bytes int64)
 	return out
 }
 
-// TestSessionWithoutCublasLt: the error names what helps, and a copy still runs. An opened library stays open, so
-// the test has its own process.
+// TestSessionWithoutCublasLt: the error names a remedy, and a copy still runs. A library stays open once opened, so the
+// test has its own process.
 func TestSessionWithoutCublasLt(t *testing.T) {
 	if os.Getenv("EPBENCH_TEST_NO_CUBLASLT") == "" {
 		t.Skip("set EPBENCH_TEST_NO_CUBLASLT=1 to run this test alone, in a separate process")
@@ -299,7 +299,7 @@ func TestSessionWithoutCublasLt(t *testing.T) {
 	s.Close()
 }
 
-// TestDrillBeside: a lost signal is also reported beside a product.
+// TestDrillBeside: a lost signal beside a product is reported.
 func TestDrillBeside(t *testing.T) {
 	b, s := openSession(t, Options{
 		Loopback: true, Deadline: 500 * time.Millisecond, Drill: Drill{Rank: 1, Drop: 3, Config: "mode=split"},
@@ -331,7 +331,7 @@ func TestDrillBeside(t *testing.T) {
 	}
 }
 
-// fetch copies GPU memory to the host, also outside the heap.
+// fetch copies GPU memory to the host.
 func fetch(t *testing.T, r *rankSet, rank int, at cu.DevicePtr, bytes int64) []byte {
 	t.Helper()
 	out := make([]byte, bytes)
@@ -342,10 +342,10 @@ func fetch(t *testing.T, r *rankSet, rank int, at cu.DevicePtr, bytes int64) []b
 	return out
 }
 
-// TestSessionExplain: there is one effect with the calls and with each load, and one for SMs that are left.
+// TestSessionExplain: the calls, each load and the SMs that are left have one effect each.
 func TestSessionExplain(t *testing.T) {
 	p := besideProblem(ep.Dispatch, ep.Graph, smallGemm)
-	p.Layout = ep.LayoutRank // its emulated calls take a sixth of the time
+	p.Layout = ep.LayoutRank // emulated in a sixth of the time
 	b, s := openSession(t, Options{Loopback: true, Deadline: 20 * time.Second}, p)
 	k := kernels.For(b.Kernels(), p)[0]
 	c := drillConfig(b, k, s.problem)
@@ -357,7 +357,6 @@ func TestSessionExplain(t *testing.T) {
 	}
 }
 
-// checkEffects compares the first words of each effect's load.
 func checkEffects(t *testing.T, s *session, c ep.Config, words ...string) {
 	t.Helper()
 	if err := s.Prepare(t.Context(), c); err != nil {

@@ -53,7 +53,7 @@ func verifyTimed(t *testing.T, s *session, c ep.Config) error {
 	return err
 }
 
-// TestSessionCalls bounds driver calls. Each takes 2 to 20 us, and a search takes tens of thousands of samples.
+// TestSessionCalls bounds the number of driver calls, which take 2 to 20 us each.
 func TestSessionCalls(t *testing.T) {
 	round := map[string]int{"cuMemsetD32Async": 2, "cuMemcpyDtoH": 2}
 	capture := map[string]int{"cuStreamBeginCapture": 2, "cuGraphInstantiateWithFlags": 2, "cuGraphUpload": 2, "cuStreamSynchronize": 2}
@@ -92,7 +92,7 @@ func TestSessionCalls(t *testing.T) {
 	}
 }
 
-// TestSessionCaptureRefused: if one rank's graph cannot be made, no rank keeps one.
+// TestSessionCaptureRefused: if one rank's graph cannot be made, no rank keeps a graph.
 func TestSessionCaptureRefused(t *testing.T) {
 	s, c := ready(t, ep.Dispatch)
 	k, err := s.prepared(c)

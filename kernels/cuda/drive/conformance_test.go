@@ -17,8 +17,7 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// opener returns a function that opens backends with the event clock. Noise of the chain clock may exceed a short
-// call.
+// opener returns a function that opens backends with the event clock. The chain clock's noise may exceed a short call.
 func opener(o Options) func() (kernels.Backend, error) {
 	o.Clock = clockEvent
 	return func() (kernels.Backend, error) { return Open(o) }
@@ -49,7 +48,7 @@ func smallAxes() *conform.Axes {
 	}
 }
 
-// TestSanitize runs under memcheck, a hundred times slower, so with few configs.
+// TestSanitize runs few configs, because memcheck makes them a hundred times slower.
 func TestSanitize(t *testing.T) {
 	for _, ranks := range []int{1, 2} {
 		t.Run(fmt.Sprint(ranks, " ranks"), func(t *testing.T) {
@@ -61,10 +60,10 @@ func TestSanitize(t *testing.T) {
 	}
 }
 
-// racedSMs is enough for two ranks of four blocks.
+// Enough for two ranks of four blocks.
 const racedSMs = 16
 
-// TestRaces runs each code path once under racecheck, in the smallest legal blocks. Racecheck looks only at shared
+// TestRaces runs each code path once under racecheck, in the smallest legal blocks. Racecheck checks only shared
 // memory.
 func TestRaces(t *testing.T) {
 	for _, p := range kernelstest.Part(t, racedProblems()) {
@@ -114,7 +113,7 @@ func compileAll(b *Backend, p ep.Problem, configs []ep.Config) {
 // sizes lists parameters that do not change a block's code path.
 var sizes = []string{"sms", "wait_sms", "count_sms", "threads", "tile_tokens", "chunk_bytes", "pause", "rows", "rotate"}
 
-// fewestThreads returns a config with the fewest legal threads in each kernel.
+// fewestThreads returns c with the fewest legal threads in each kernel.
 func fewestThreads(b *Backend, k kernels.Kernel, p ep.Problem, c ep.Config) ep.Config {
 	for _, name := range c.Names() {
 		if name != "threads" && !strings.HasSuffix(name, ".threads") {
@@ -130,7 +129,7 @@ func fewestThreads(b *Backend, k kernels.Kernel, p ep.Problem, c ep.Config) ep.C
 	return c
 }
 
-// paths returns a kernel's default and each other value outside sizes, with the fewest threads.
+// paths returns a kernel's default and every value outside sizes, with the fewest threads.
 func paths(b *Backend, k kernels.Kernel, p ep.Problem) []ep.Config {
 	base := fewestThreads(b, k, p, k.DefaultConfig(b.Machine(), p))
 	out := []ep.Config{base}
@@ -160,7 +159,7 @@ func proveOnce(t *testing.T, s *session, configs []ep.Config) {
 	}
 }
 
-// drilledLayouts returns the first layout of each dispatch kernel, once each.
+// drilledLayouts returns the first layout of each dispatch kernel, once.
 func drilledLayouts() (out []ep.Layout) {
 	for _, k := range kernels.Of(declare.Kernels(), ep.Dispatch) {
 		if l := append(k.Layouts, ep.LayoutExpert)[0]; !slices.Contains(out, l) {

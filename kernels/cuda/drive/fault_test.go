@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// TestNeverBegan: if ranks wait in the start alignment only, the candidate never began, and the hang is not its fault.
+// TestNeverBegan: if ranks wait only in the start alignment, the candidate did not cause the hang.
 func TestNeverBegan(t *testing.T) {
 	start, wait := faultRecord{rank: 1, phase: 1, source: 4}, faultRecord{rank: 4, phase: 3}
 	for _, c := range []struct {
@@ -19,8 +19,7 @@ func TestNeverBegan(t *testing.T) {
 	}
 }
 
-// TestHangReason: the reason of a hang names each waiting rank and what the rank waits for. Ranks that wait inside a
-// kernel come before ranks in the start alignment.
+// TestHangReason: a hang's reason names what each rank waits for, first the ranks inside a kernel.
 func TestHangReason(t *testing.T) {
 	got := hangReason([]faultRecord{
 		{rank: 0, phase: 1, expert: -1, source: 3, want: 7, got: 6},

@@ -11,7 +11,7 @@ import (
 	"github.com/NVIDIA/go-nvml/pkg/nvml/mock"
 )
 
-// TestSessionReadings: a GPU is read once in readingAge, also if ranks share it.
+// TestSessionReadings: within the time readingAge a GPU is read once, also if ranks share the GPU.
 func TestSessionReadings(t *testing.T) {
 	asked, reasons := 0, 0
 	device := &mock.Device{

@@ -11,7 +11,7 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// TestDrillWorst: a crash comes before hangs, and a hang needs no fault record.
+// TestDrillWorst: a crash outranks hangs, and a hang needs no fault record.
 func TestDrillWorst(t *testing.T) {
 	sound, crash := answer{}, answer{Status: ep.Crash, Reason: "illegal address"}
 	silent := answer{Status: ep.Hang, Reason: "no progress"}

@@ -10,9 +10,9 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// twoStreams computes a schedule's stamps. An alignment takes 1500 ns, a kernel boundary 100, a dispatch 4000, a
-// combine 6000, a product's launch 3000 and attention 5000. A sending half takes a quarter of its call, a
-// receiving half an eighth. Beside calls, products take `slow` times as long.
+// twoStreams computes a schedule's stamps. In ns, an alignment takes 1500, a kernel boundary 100, a dispatch 4000, a
+// combine 6000, a product's launch 3000 and attention 5000. A sending half takes a quarter of its call, a receiving
+// half an eighth. Beside calls, products take `slow` times as long.
 func twoStreams(s *schedule, slow float64) []uint64 {
 	readings := make([]uint64, s.slots)
 	calls, side := 1_000_000.0, 1_000_000.0
@@ -81,13 +81,13 @@ func near(t *testing.T, what string, got, want float64) {
 	}
 }
 
-// TestAbreast: each part alone has its own time, both has the longer one, and done is interpolated.
+// TestAbreast: `both` is the longer time of call and product, and `done` is interpolated.
 func TestAbreast(t *testing.T) {
 	const fold, share = 4, 3
 	s := besideSchedule(ep.Dispatch, overlapped, fold, share)
 	x := timesOf(t, s, twoStreams(s, 1))
 	near(t, "call", x.call, 4.1e-6) // and a boundary
-	// A call has share launches of 3000 and a boundary each, and its part of the marks.
+	// For each call: `share` launches of 3000, each with a boundary, and a part of the marks.
 	marked := (share*3100 + 100.0*marks/fold) * 1e-9
 	near(t, "product", x.product, marked+100e-9/fold) // one boundary for the fork
 	near(t, "product beside", x.productIn, x.product)
@@ -99,7 +99,7 @@ func TestAbreast(t *testing.T) {
 	}
 }
 
-// TestAbreastCallsLast: both is the time of longer calls.
+// TestAbreastCallsLast: `both` is the time of longer calls.
 func TestAbreastCallsLast(t *testing.T) {
 	s := besideSchedule(ep.Combine, overlapped, 3, 1)
 	x := timesOf(t, s, twoStreams(s, 1))
@@ -109,13 +109,13 @@ func TestAbreastCallsLast(t *testing.T) {
 	}
 }
 
-// TestInPhases: a call adds its halves to the product.
+// TestInPhases: a call adds its halves to the product's time.
 func TestInPhases(t *testing.T) {
 	for _, op := range ep.Exchanges() {
 		s := besideSchedule(op, inPhases, 4, 2)
 		x := timesOf(t, s, twoStreams(s, 1))
-		// A dispatch's halves take 4000/4 + 4000/8 = 1500, a combine's 6000/4 + 6000/8 = 2250, and a boundary of 100
-		// each.
+		// Halves of a dispatch: 4000/4 + 4000/8 = 1500; of a combine: 6000/4 + 6000/8 = 2250. Each half has a boundary
+		// of 100.
 		halves := map[ep.Op]float64{ep.Dispatch: 1500 + 200, ep.Combine: 2250 + 200, ep.Pair: 3750 + 400}[op] * 1e-9
 		near(t, string(op)+" both", x.both, halves+2*3100e-9)
 		if x.callIn < halves || x.callIn > halves+1e-6 || x.productIn < 2*3100e-9 || x.productIn > 2*3100e-9+1e-6 || x.done != 1 {
@@ -136,7 +136,7 @@ func TestSteps(t *testing.T) {
 		if x.product < 16e-6 || x.product > 17e-6 {
 			t.Errorf("products alone take %v", x.product)
 		}
-		// In phases: the product, and the halves of 2 dispatches and 2 combines.
+		// In phases: the product, and halves of 2 dispatches and 2 combines.
 		want := x.product + 2*(1500+2250)*1e-9
 		if w == stepOverlapped { // the longer of call and product
 			want = (5000 + 4000 + 6000 + 6000) * 1e-9
@@ -166,7 +166,7 @@ func TestStepsQueueCallsFirst(t *testing.T) {
 	}
 }
 
-// TestLoaded: the product runs alone, then beside as many numbered loads as calls.
+// TestLoaded: the product runs alone, then beside loads. There are as many loads as calls.
 func TestLoaded(t *testing.T) {
 	const fold, share = 4, 3
 	s := newSchedule(timing{op: empty, mode: ep.Graph, clock: clockChain, fold: fold, beside: arrangement{way: loaded, share: share, left: 100, load: true}})
@@ -214,14 +214,14 @@ func TestShareOf(t *testing.T) {
 		{0.04, 128, 1, 1, 8, 1},  // few experts of many
 		{0.10, 128, 1, 1, 14, 1}, // rounded up
 		{0.50, 128, 1, 2, 32, 2}, // a launch for each half of a pair
-		{0.83, 128, 1, 2, 56, 2}, // 0.83 x 128 = 106.2: two launches of 54, rounded up to 56
-		{0.79, 128, 1, 2, 56, 2}, // the same for a call 5 % shorter
+		{0.83, 128, 1, 2, 56, 2}, // 106.2 experts: two launches of 54, rounded up to 56
+		{0.79, 128, 1, 2, 56, 2}, // 5 % less, the same launches
 		{0.93, 60, 1, 1, 56, 1},
 		{0.96, 60, 1, 1, 60, 1},   // at most all experts
 		{1.50, 128, 1, 1, 128, 2}, // more than one pass
-		{0.50, 4, 1, 1, 4, 1},     // all experts if few
-		{2.30, 1, 1, 1, 1, 3},     // one expert again
-		{0.30, 1, 4, 2, 1, 2},     // a copy: 0.3 x 4 launches = 1.2, rounded up
+		{0.50, 4, 1, 1, 4, 1},     // few experts: all
+		{2.30, 1, 1, 1, 1, 3},     // one expert, repeated
+		{0.30, 1, 4, 2, 1, 2},     // a copy: 0.3 x 4 launches, rounded up
 	} {
 		batch, launches := shareOf(c.share, c.groups, c.passes, c.least)
 		if batch != c.batch || launches != c.launches {
@@ -230,7 +230,7 @@ func TestShareOf(t *testing.T) {
 	}
 }
 
-// TestHeldSMsAreBounded: calls may wait for a product's SMs a quarter of the deadline. The error names the bound.
+// TestHeldSMsAreBounded: calls may wait for a product's SMs for a quarter of the deadline.
 func TestHeldSMsAreBounded(t *testing.T) {
 	of := ep.Product{Kind: ep.Gemm, M: 1, N: 16, K: 16, DType: ep.BF16, Groups: 1}
 	if err := checkHeld(of, 0.25, time.Second); err != nil {
@@ -242,7 +242,7 @@ func TestHeldSMsAreBounded(t *testing.T) {
 	}
 }
 
-// TestFastestPlan: the plan for all SMs wins unless another is faster by a margin.
+// TestFastestPlan: the plan for all SMs wins unless another plan is faster by a margin.
 func TestFastestPlan(t *testing.T) {
 	for _, c := range []struct {
 		seconds []float64

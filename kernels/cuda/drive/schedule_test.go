@@ -10,7 +10,7 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// clockwork computes a schedule's readings. An alignment takes 1500 ns, a kernel boundary 700, a dispatch 4000, a
+// clockwork computes a schedule's readings. In ns, an alignment takes 1500, a kernel boundary 700, a dispatch 4000, a
 // combine 6000 and a flush 70000.
 func clockwork(s *schedule) []uint64 {
 	now := uint64(1_000_000)
@@ -19,7 +19,7 @@ func clockwork(s *schedule) []uint64 {
 	marks := make([]uint64, s.events)
 	for i := range readings {
 		if s.clock == clockSpan {
-			readings[i] = uint64(i%2 - 1) // {~0, 0}
+			readings[i] = uint64(i%2 - 1)
 		}
 	}
 	for _, st := range s.steps {
@@ -84,7 +84,7 @@ func TestClocks(t *testing.T) {
 	}
 }
 
-// checkCalls checks that the calls of an op are numbered without gaps, and that a round does not begin with a call.
+// checkCalls: an op's calls are numbered without gaps, and no round begins with a call.
 func checkCalls(t *testing.T, name string, s *schedule) {
 	t.Helper()
 	seen := map[ep.Op]int{}

@@ -63,18 +63,18 @@ func openSession(t *testing.T, o Options, p ep.Problem) (*Backend, *session) {
 	return b, s.(*session)
 }
 
-// TestSession runs the default of every kernel in every mode and on every clock. An emulated GPU takes only
-// combinations of different code.
+// TestSession runs every kernel's default in every mode and on every clock. An emulated GPU runs only combinations with
+// different code.
 func TestSession(t *testing.T) {
 	for _, clock := range clocks {
 		for _, mode := range ep.Modes() {
 			for _, op := range ep.RowOps() {
-				if onEmulator() && clock != clockChain && mode != ep.Graph { // code of another combination
+				if onEmulator() && clock != clockChain && mode != ep.Graph { // other combinations run this code
 					continue
 				}
 				t.Run(clock+"/"+string(mode)+"/"+string(op), func(t *testing.T) {
 					layouts := drilledLayouts()
-					if onEmulator() && mode == ep.Cold { // emptying the cache has one layout
+					if onEmulator() && mode == ep.Cold { // emptying the cache works in one layout only
 						layouts = layouts[:1]
 					}
 					for _, layout := range layouts {
@@ -98,7 +98,7 @@ func TestSession(t *testing.T) {
 	}
 }
 
-// TestSessionPeers: GPUs that cannot address each other are refused by number, except with one rank.
+// TestSessionPeers: the error for GPUs that cannot address each other names them. One rank needs no peer.
 func TestSessionPeers(t *testing.T) {
 	if !onEmulator() {
 		t.Skip("only the emulated driver can take away the links between GPUs")
@@ -140,7 +140,7 @@ func TestSessionGather(t *testing.T) {
 	}
 }
 
-// TestSessionMemoryMoves: heaps of sessions lie in different places of one arena.
+// TestSessionMemoryMoves: sessions' heaps lie in different places of one arena.
 func TestSessionMemoryMoves(t *testing.T) {
 	b, err := Open(Options{Loopback: true})
 	if err != nil {
@@ -231,7 +231,7 @@ func runConfig(t *testing.T, b *Backend, s *session, k kernels.Kernel, c ep.Conf
 	}
 }
 
-// TestDrill: the failure of a lost signal names expert and rank, and the next candidate runs.
+// TestDrill: the failure after a lost signal names expert and rank. The next candidate runs.
 func TestDrill(t *testing.T) {
 	b, s := openSession(t, Options{
 		Loopback: true, Deadline: 500 * time.Millisecond,

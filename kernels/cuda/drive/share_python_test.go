@@ -25,7 +25,7 @@ func inPython(t *testing.T, program string) []byte {
 	return out
 }
 
-// TestShareInPython: share_of in Python equals shareOf, so that other libraries have the same launches.
+// TestShareInPython: share_of in Python equals shareOf, so that other libraries get the same launches.
 func TestShareInPython(t *testing.T) {
 	const program = `
 import itertools, json, sys
@@ -79,7 +79,7 @@ print(json.dumps({"taken": TAKEN, "times": times, "best": [fastest_plan(x) for x
 	}
 }
 
-// TestChoosePlansInPython: choose_plans takes each rank's best round, then the slowest rank.
+// TestChoosePlansInPython: choose_plans takes each rank's best round. Of these ranks the slowest counts.
 func TestChoosePlansInPython(t *testing.T) {
 	const program = `
 import sys, types, unittest.mock

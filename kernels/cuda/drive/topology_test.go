@@ -9,7 +9,6 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// TestTopology: the worker accepts exactly the problems that its condition allows.
 func TestTopology(t *testing.T) {
 	accepted := 0
 	for _, launched := range []topology{{4, 1, false}, {4, 1, true}, {4, 2, false}, {8, 2, true}} {

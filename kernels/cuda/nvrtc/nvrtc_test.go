@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-// TestCandidates: a program finds its repository's libnvrtc, and the one that pip installed with it.
+// TestCandidates: a program finds the libnvrtc in its repository and the one from pip.
 func TestCandidates(t *testing.T) {
 	t.Setenv(Env, "")
 	for _, folder := range []string{".cuda/lib64", "lib/python3.12/site-packages/nvidia/cu13/lib",

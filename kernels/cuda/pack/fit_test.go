@@ -10,7 +10,7 @@ import (
 	"github.com/epbench/epbench/tune/table"
 )
 
-// TestFit: the returned count fits, the next does not, and more calls in flight leave room for fewer tokens.
+// TestFit: the returned count fits, and the next does not. More calls in flight fit fewer tokens.
 func TestFit(t *testing.T) {
 	tab := &table.Table{Header: table.Header{Machine: machine, ABI: "abi"}, ID: "table"}
 	f := Fitter{Request: Request{Problem: shape, DTypes: []ep.DType{ep.BF16}, Machine: machine, Tables: table.Overlay(table.Source{Name: "t", Table: tab}), ABI: "abi"}}
@@ -83,7 +83,7 @@ func TestFitSizesAreThePacks(t *testing.T) {
 	}
 }
 
-// TestFitAsksFewCounts: each count costs a look-up in all tables.
+// TestFitAsksFewCounts bounds the counts, because each costs a look-up in all tables.
 func TestFitAsksFewCounts(t *testing.T) {
 	f := Fitter{Request: Request{Problem: shape, DTypes: []ep.DType{ep.BF16}, Machine: machine, ABI: "abi"}}
 	for _, inFlight := range []int{1, 2, 4} {

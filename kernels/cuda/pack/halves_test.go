@@ -20,8 +20,7 @@ func TestPackOfAnObjective(t *testing.T) {
 	}
 }
 
-// TestHalves: in layouts masked and rank, halves use the memory of other calls. In layout expert they would need
-// their own.
+// TestHalves: in layouts masked and rank, halves share memory with other calls. In layout expert they cannot.
 func TestHalves(t *testing.T) {
 	with := func(l ep.Layout) *Pack {
 		return build(t, func(r *Request) { r.Problem.Layout, r.DTypes, r.Raw = l, []ep.DType{ep.FP8}, l != ep.LayoutExpert })

@@ -9,8 +9,8 @@ import (
 	"github.com/epbench/epbench/tune/table"
 )
 
-// TestHead compares by hand what a library checks first, for at most 10 tokens. A rank receives 10 tokens x 2
-// ranks x 8 selections = 160 rows. FP8 pads 128 experts to multiples of 4: at most 160 + 3 x 128 = 544 rows.
+// TestHead compares the fields that a library checks first, for at most 10 tokens. A rank receives 10 tokens x 2 ranks
+// x 8 selections = 160 rows. FP8 pads 128 experts to multiples of 4: at most 160 + 3 x 128 = 544 rows.
 func TestHead(t *testing.T) {
 	for _, c := range []struct {
 		arch         string
@@ -84,8 +84,7 @@ func TestDistance(t *testing.T) {
 	}
 }
 
-// TestNearestRowAnswers: the nearest combine that can follow is taken, by ratio: 100 tokens are nearer to 128 than
-// to 32.
+// TestNearestRowAnswers: the nearest usable combine answers. By ratio 100 tokens are nearer to 128 than to 32.
 func TestNearestRowAnswers(t *testing.T) {
 	p := build(t, nil, row(ep.Dispatch, 1, 4096, dispatchLL, 10),
 		row(ep.Combine, 1, 32, combineLL, 1), row(ep.Combine, 33, 127, combineFinal, 90), row(ep.Combine, 128, 4096, combineDedup, 40))
@@ -94,7 +93,7 @@ func TestNearestRowAnswers(t *testing.T) {
 	}
 }
 
-// TestEquallyNearRows: fewer tokens win, so that a pack does not depend on its tables' order.
+// TestEquallyNearRows: of two equally near rows the smaller count wins.
 func TestEquallyNearRows(t *testing.T) {
 	p := build(t, nil, row(ep.Dispatch, 1, 4096, dispatchLL, 10),
 		row(ep.Combine, 1, 8, combineLL, 1), row(ep.Combine, 9, 31, combineFinal, 90), row(ep.Combine, 32, 4096, combineDedup, 40))

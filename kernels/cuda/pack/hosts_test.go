@@ -12,7 +12,6 @@ import (
 	"github.com/epbench/epbench/tune/table"
 )
 
-// twoNodes is the machine of two-node tables.
 var twoNodes = ep.Machine{Backend: "cuda-hosts", PCIID: "10de:2335", Arch: "sm_90", SMs: 132, GPUs: 16, Link: "nv18+8x400G"}
 
 const (
@@ -20,7 +19,7 @@ const (
 	combineHosts  = "combine_hosts:arrival=count,chunk_bytes=512,in_flight=4,mode=split,partial=f32,pdl=1,rotate=1,route=rail,sms=64,threads=256,wait_sms=1"
 )
 
-// hostRows returns rows of 16 ranks on some nodes.
+// hostRows returns rows of 16 ranks on `nodes` nodes.
 func hostRows(nodes int) []table.Row {
 	out := []table.Row{row(ep.Dispatch, 1, 64, dispatchHosts, 10), row(ep.Combine, 1, 64, combineHosts, 10)}
 	for i := range out {
@@ -77,7 +76,6 @@ func TestOverNodes(t *testing.T) {
 	}
 }
 
-// forced parses a Request.Only.
 func forced(dispatch, combine string) *[2]ep.Config {
 	d, _ := ep.ParseConfig(dispatch)
 	c, _ := ep.ParseConfig(combine)
@@ -97,7 +95,7 @@ func TestOneHostHeader(t *testing.T) {
 	}
 }
 
-// TestNodesRefuse: one host and several refuse each other's kernels.
+// TestNodesRefuse: packs for one host refuse kernels for several hosts, and the reverse.
 func TestNodesRefuse(t *testing.T) {
 	r := Request{Problem: shape, DTypes: []ep.DType{ep.BF16}, Machine: twoNodes}
 	r.Problem.Ranks, r.Problem.Nodes = 16, 2

@@ -44,7 +44,7 @@ func TestMemoryByHand(t *testing.T) {
 	}
 }
 
-// TestSharedMemoryCountsOnce: an area takes its largest state's bytes.
+// TestSharedMemoryCountsOnce: an area has the bytes of its largest state.
 func TestSharedMemoryCountsOnce(t *testing.T) {
 	// The area takes 4096, the region of 100 bytes 256.
 	for _, sizes := range [][2]uint64{{512, 4096}, {4096, 512}} {

@@ -54,7 +54,7 @@ func compile(_ string, units []sources.Unit) (Compiled, error) {
 	return Compiled{Cubins: out, Network: "3.8.0"}, nil
 }
 
-// build makes a pack of rows, with an edited request.
+// build makes a pack of rows. change edits the request.
 func build(t testing.TB, change func(*Request), rows ...table.Row) *Pack {
 	t.Helper()
 	tab := &table.Table{Header: table.Header{Machine: machine, ABI: "abi"}, ID: "table", Rows: rows}
@@ -93,7 +93,7 @@ func TestRowsOfOtherGPUs(t *testing.T) {
 	}
 }
 
-// TestPairsAreJoined: a pair must use one kind of memory. The pack takes the kind with the smaller sum of times.
+// TestPairsAreJoined: dispatch and combine use the same kind of memory: the kind with the smaller sum of times.
 func TestPairsAreJoined(t *testing.T) {
 	p := build(t, nil,
 		row(ep.Dispatch, 1, 100, dispatchLL, 10), row(ep.Dispatch, 101, 4096, dispatchFinal, 100),
@@ -104,8 +104,8 @@ func TestPairsAreJoined(t *testing.T) {
 	}{
 		{50, dispatchLL, combineLL},
 		{2000, dispatchFinal, combineFinal},
-		// At 500 tokens the ll rows take 500/100 x 10 + 500/1000 x 200 = 150 us, the final rows 500/4096 x (100 +
-		// 400) = 61 us.
+		// At 500 tokens the ll rows take 500/100 x 10 + 500/1000 x 200 = 150 us, the final rows 500/4096 x (100 + 400)
+		// = 61 us.
 		{500, dispatchFinal, combineFinal},
 	} {
 		if a := said(t, p, ep.Pair, ep.Even, c.tokens); a.Dispatch != c.dispatch || a.Combine != c.combine {
@@ -131,7 +131,7 @@ func TestTimesAreOfTheCountNamed(t *testing.T) {
 	}
 }
 
-// TestNearestPairAnswers: a row for pairs answers for more tokens, unless two rows are faster in proportion.
+// TestNearestPairAnswers: a pair's row answers for more tokens, unless two rows are proportionally faster.
 func TestNearestPairAnswers(t *testing.T) {
 	for us, want := range map[float64]string{
 		// At 4,096 tokens the pair takes 2 times its row, the other rows 4096/128 x 10 + 400 = 720 us.
@@ -156,7 +156,7 @@ func TestRowsOfPairsAnswerFirst(t *testing.T) {
 	}
 }
 
-// TestDispatchInTwoStates: a dispatch is packed in its own memory and in that of a larger combine.
+// TestDispatchInTwoStates: a dispatch is packed in its own memory and in a larger combine's memory.
 func TestDispatchInTwoStates(t *testing.T) {
 	const combine = "combine_ll:after=final,algo=direct,mode=fused,own=registers,pdl=0,receivers=12,recv_sms=0,sms=132,threads=768"
 	p := build(t, nil, pairRow(1024, 4096, dispatchFinal, combine, 50), row(ep.Dispatch, 1, 4096, dispatchFinal, 1), row(ep.Combine, 1, 4096, combineFinal, 1))
@@ -214,7 +214,7 @@ func TestMaxSMs(t *testing.T) {
 	}
 }
 
-// TestMaxSMsOfRank: few SMs and no row still leave a call for outputs outside the symmetric heap.
+// TestMaxSMsOfRank: with few SMs and no row, the pack still has a call for outputs outside the symmetric heap.
 func TestMaxSMsOfRank(t *testing.T) {
 	p := build(t, func(r *Request) {
 		r.Problem.Layout, r.DTypes, r.MaxSMs = ep.LayoutRankPacked, []ep.DType{ep.BF16}, 64
@@ -319,8 +319,7 @@ func reseal(data []byte) []byte {
 	return out
 }
 
-// TestLayoutsArePacked: a pack has its layout's kernels, raw tokens on request, and room for outputs that describe
-// rows.
+// TestLayoutsArePacked: a pack has its layout's kernels, and raw tokens on request.
 func TestLayoutsArePacked(t *testing.T) {
 	for layout, kernel := range map[ep.Layout]string{ep.LayoutRank: "rank", ep.LayoutRankPacked: "rank", ep.LayoutMasked: "masked"} {
 		p := build(t, func(r *Request) {

@@ -7,8 +7,8 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// TestCallsTakeNoMoreSharedMemoryThanTheyNeed: with 256 experts, dispatch_ll_ids needs 1 KiB more for each 32
-// tokens. Each call has at most an eighth more than its need.
+// TestCallsTakeNoMoreSharedMemoryThanTheyNeed: each call has at most an eighth more than it needs. With 256 experts,
+// dispatch_ll_ids needs 1 KiB for each 32 tokens.
 func TestCallsTakeNoMoreSharedMemoryThanTheyNeed(t *testing.T) {
 	p := build(t, nil,
 		row(ep.Dispatch, 1, 2000, "dispatch_ll_ids:part=512,pdl=0,send=512,sms=64,threads=256", 10),
@@ -65,7 +65,7 @@ func TestForcedCallsHaveAMost(t *testing.T) {
 	}
 }
 
-// TestAnswersCoverAllTokens: answers reach max-tokens. Defaults are not certified; rows of this build are.
+// TestAnswersCoverAllTokens: answers reach max-tokens. Rows of this build are certified; defaults are not.
 func TestAnswersCoverAllTokens(t *testing.T) {
 	p := build(t, nil, row(ep.Dispatch, 1, shape.MaxTokens-1, dispatchLL, 10))
 	all := p.Answers(ep.BF16, false, ep.Dispatch, ep.Even)

@@ -8,7 +8,7 @@ import (
 	"github.com/epbench/epbench/tune/table"
 )
 
-// TestRowsOfCastTokens: rows of tokens that the caller cast (raw) answer only such calls.
+// TestRowsOfCastTokens: rows of raw tokens, which the caller cast, answer only raw calls.
 func TestRowsOfCastTokens(t *testing.T) {
 	const cast = "dispatch_masked:count=sender,input=fp8,mode=fused,part=512,pdl=0,recv_sms=0,send=512,sms=64,threads=512,unit=512,wait_sms=0"
 	const both = "dispatch_masked+combine_masked:combine.algo=direct,combine.mode=fused,combine.pdl=0,combine.recv_sms=0,combine.sms=132,combine.threads=512,combine.unit=512,combine.wait_sms=0," +
@@ -84,7 +84,7 @@ func TestForcedConfigsTakeTheCallersTokens(t *testing.T) {
 	}
 }
 
-// buildFP8 makes a pack of FP8 alone, with rows of layout l.
+// buildFP8 makes a pack of FP8 alone.
 func buildFP8(t *testing.T, l ep.Layout, raw bool, rows []table.Row) *Pack {
 	for i := range rows {
 		rows[i].Key.Layout, rows[i].Key.Dispatch = l, ep.FP8

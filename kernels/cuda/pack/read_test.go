@@ -27,7 +27,7 @@ func TestReadChecksManifest(t *testing.T) {
 	}
 }
 
-// TestRecordsNameEachOther: configs, states, launches and modules name each other, and none is unused.
+// TestRecordsNameEachOther: configs, states, launches and modules name each other. All are used.
 func TestRecordsNameEachOther(t *testing.T) {
 	p := build(t, func(r *Request) { r.DTypes = []ep.DType{ep.FP8, ep.BF16} }, row(ep.Dispatch, 1, 512, dispatchLL, 10), row(ep.Dispatch, 513, 4096, dispatchFinal, 20))
 	configs, err := records[configRecord](p, secConfigs)
@@ -58,7 +58,7 @@ func TestRecordsNameEachOther(t *testing.T) {
 	}
 }
 
-// TestHeaderBounds: a header alone is read, and sections must lie within the file.
+// TestHeaderBounds: a header is readable alone. Sections must lie within the file.
 func TestHeaderBounds(t *testing.T) {
 	size := binary.Size(header{})
 	if _, err := Read(make([]byte, size)); err == nil || !strings.Contains(err.Error(), "begins with") {

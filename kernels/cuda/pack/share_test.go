@@ -6,8 +6,8 @@ import (
 	"github.com/epbench/epbench/kernels/cuda/declare"
 )
 
-// TestAreasAreShared: regions of one area share it across states. With several dtypes the regions of one name form
-// one. A second half off the boundary has its own.
+// TestAreasAreShared: regions of one area share memory across states. With several dtypes, regions of one name become
+// one region.
 func TestAreasAreShared(t *testing.T) {
 	b := &builder{place: map[string]uint32{}, groups: map[string]int{}}
 	ll, masked := declare.CallSpec{State: "ll"}, declare.CallSpec{State: "masked", AnyDType: true}
@@ -32,7 +32,7 @@ func TestAreasAreShared(t *testing.T) {
 	}
 }
 
-// TestNumbersAreShared: calls that may follow each other in one memory share call numbers. 0 is unshared.
+// TestNumbersAreShared: calls that may follow each other in one memory share call numbers. The number 0 is unshared.
 func TestNumbersAreShared(t *testing.T) {
 	b := &builder{place: map[string]uint32{}, groups: map[string]int{}}
 	back := []declare.Region{{Name: "slots"}, {Name: "return", Area: declare.AreaReturn}}

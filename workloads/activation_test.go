@@ -15,7 +15,7 @@ func TestActivationBytes(t *testing.T) {
 		t.Errorf("the ranks receive %d and %d rows, want 128 in all", a, b)
 	}
 	rows := max(w.Received(0), w.Received(1))
-	// a row has 2 x 256 BF16 values of input, 256 bytes of FP8 output and 2 scales of 4 bytes
+	// A row has 512 BF16 inputs, 256 bytes of FP8 output and 2 scales of 4 bytes.
 	if got, want := w.BytesMemory(ep.Activation), int64(rows*(2*2*256+256+2*4)); got != want {
 		t.Errorf("%d bytes for %d rows, want %d", got, rows, want)
 	}
@@ -60,7 +60,7 @@ func TestGatesOfActivation(t *testing.T) {
 	if most < 128 || most >= 256 || least < 0.125 {
 		t.Errorf("magnitudes from %g to %g", least, most)
 	}
-	if large < 32 || large > 96 { // about 64 are expected
+	if large < 32 || large > 96 {
 		t.Errorf("%d of %d values are 32 or more, want about one in 1,024", large, len(a))
 	}
 	if same > len(a)/100 {

@@ -8,7 +8,6 @@ import (
 	"github.com/epbench/epbench/workloads/trace"
 )
 
-// drawnTrace writes a drawn routing as a trace of ids.
 func drawnTrace(t *testing.T, spec string) string {
 	t.Helper()
 	p := v3(300)
@@ -77,7 +76,7 @@ func TestJudgeBalance(t *testing.T) {
 		layer      int
 		gain       float64 // least ratio of the loads before and after
 	}{
-		{"recorded", "../testdata/traces/sglang_per_token.pt", 1, 0.8}, // 28 tokens predict little
+		{"recorded", "../testdata/traces/sglang_per_token.pt", 1, 0.8},
 		{"zipf", drawnTrace(t, "zipf:1.2"), -1, 1.3},
 		{"hot rank", drawnTrace(t, "hotrank:3"), -1, 1.5},
 		{"uniform", drawnTrace(t, "uniform+masked:0.2"), -1, 0.9},

@@ -184,7 +184,7 @@ func TestRebalanceOverIsEPLB(t *testing.T) {
 		size := ranks / hosts * rapid.IntRange(1, 3).Draw(t, "experts of a group")
 		redundant := ranks * rapid.IntRange(0, 2).Draw(t, "redundant slots of a rank")
 		load := rapid.Permutation(seq(groups*size)).Draw(t, "load")
-		for i, n := range load { // no two shares or sums are equal
+		for i, n := range load {
 			load[i] = 1_000_003*(n+1)*(n+1) + 7919*n*n*n + 1
 		}
 		p, err := RebalanceOver(load, redundant, ranks, hosts, groups)

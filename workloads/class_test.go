@@ -12,7 +12,7 @@ func TestClass(t *testing.T) {
 		"lognormal:1.0": ep.Skewed, "lognormal:1.0+masked:0.5": ep.Skewed, "lognormal:1.0+ragged:0": ep.Skewed,
 		"khot:32:0.9": ep.Concentrated,
 		"hotrank:2.0": ep.HotRank, "hotrank:4.0": ep.HotRank, "all2one:3": ep.HotRank,
-		"masked:1.0": ep.AllRoutings, // all selections are masked
+		"masked:1.0": ep.AllRoutings,
 	} {
 		for _, tokens := range []int{0, 1, 2, 7, 64, 600} {
 			w := mustNew(t, spec, v3(tokens), 42)

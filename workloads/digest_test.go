@@ -7,7 +7,6 @@ import (
 	"time"
 )
 
-// TestDigestOfAFileWrittenAgain keeps the file's size or time.
 func TestDigestOfAFileWrittenAgain(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "trace")
 	begin := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)

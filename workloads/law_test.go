@@ -35,7 +35,6 @@ func kolmogorov(t *testing.T, what string, sample []float64, cdf func(float64) f
 	}
 }
 
-// TestTopOneShares: counts follow a multinomial distribution.
 func TestTopOneShares(t *testing.T) {
 	const experts, tokens = 64, 20000
 	even := twoLevels(experts, 0, 0, 1)

@@ -49,7 +49,7 @@ func TestStatsByHand(t *testing.T) {
 	if got := w.Messages(Dedup); !reflect.DeepEqual(got, Matrix{{2, 2}, {1, 1}}) {
 		t.Errorf("one message for each token and rank: %v", got)
 	}
-	// a dispatch message has 128 bytes of payload, 16 of index and 16 of ids
+	// A dispatch message has 128 bytes of payload, 16 of index and 16 of ids.
 	if d, c := w.BytesDispatch(Direct), w.BytesCombine(Direct); d != 2*160 || c != 2*128 {
 		t.Errorf("the busiest rank moves %d bytes in a dispatch and %d in a combine", d, c)
 	}
@@ -134,7 +134,7 @@ func TestFit(t *testing.T) {
 			t.Fatal(err)
 		}
 		name, _, _ := strings.Cut(spec, ":")
-		// one draw of dirichlet differs from the mean of many, to which it is fitted
+		// Dirichlet is fitted to the mean of many draws, not to one draw.
 		bound := 2*noise + 0.002
 		if name == "dirichlet" {
 			bound = 0.05

@@ -74,7 +74,6 @@ func TestDecisionsComeBack(t *testing.T) {
 	}
 }
 
-// TestUnknownNumbersAreNull: NaN is null in JSON.
 func TestUnknownNumbersAreNull(t *testing.T) {
 	run := decided()
 	run.Searches[0].Decision.Gain = Interval{Mid: 1.25, Low: math.NaN(), High: math.NaN()}

@@ -11,7 +11,6 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// TestNumber: parsing does not allocate, and returns the nearest float64.
 func TestNumber(t *testing.T) {
 	for _, c := range []struct {
 		text    string
@@ -140,7 +139,8 @@ func TestBadLineIsNamed(t *testing.T) {
 	}
 }
 
-// TestKnownObjectsCountOnce: a line with the same object twice is refused.
+// TestKnownObjectsCountOnce: a line with the same object twice is refused, even if the decoder knows the
+// object.
 func TestKnownObjectsCountOnce(t *testing.T) {
 	line := string(bytes.TrimSuffix(encode(t, sample(0, 1)), []byte("\n")))
 	for _, name := range []string{"problem", "config"} {

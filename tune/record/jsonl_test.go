@@ -207,7 +207,6 @@ func FuzzReader(f *testing.F) {
 	})
 }
 
-// BenchmarkReader reads lines of 3 to 50 rounds by 8 ranks.
 func BenchmarkReader(b *testing.B) {
 	var log []byte
 	for i := range 2000 {

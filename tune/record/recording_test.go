@@ -21,13 +21,13 @@ func recorded() (*Run, []Result) {
 			r := Result{Problem: p, Routing: "uniform", Config: ep.Config{Kernel: "k"}.With("n", ep.Value('1'+rune(max(i-1, 0)))), Role: role, Status: ep.OK,
 				Seconds: [][]float64{{1e-5, 2e-5}, {3e-5, 1e-5 + float64(i)*1e-8}}, Round0: 2 * block, Wall: 0.008, End: i == 3}
 			if block == 0 {
-				r.Wall = 0.108 // 8 samples x 1 ms + 3 configs x 33.3 ms = 108 ms
+				r.Wall = 0.108
 			}
 			log = append(log, r)
 		}
 	}
 	log[7].Status, log[7].Seconds = ep.Hang, nil
-	log[4].Wall = 0.006 // 3 configs x 2 rounds x 1 ms
+	log[4].Wall = 0.006
 	return &Run{Tool: "t", Searches: []Search{{Problem: p, Routing: "uniform", Legal: 3, Decision: Decision{Verdict: Same}}}}, log
 }
 
@@ -81,7 +81,6 @@ func TestRecordingIsReadStrictly(t *testing.T) {
 	}
 }
 
-// TestRetriedConfigIsRight: the result of a retry replaces the failure.
 func TestRetriedConfigIsRight(t *testing.T) {
 	p := ep.Problem{Op: ep.Dispatch}
 	c := ep.Config{Kernel: "k", Values: map[string]ep.Value{"a": "1"}}
@@ -95,7 +94,6 @@ func TestRetriedConfigIsRight(t *testing.T) {
 	}
 }
 
-// TestRecordingBombs: a small file must not unpack to many bytes or points.
 func TestRecordingBombs(t *testing.T) {
 	r := Recordings(recorded())[0]
 	var head bytes.Buffer

@@ -21,7 +21,7 @@ func TestDirCutsBackToWholeBlocks(t *testing.T) {
 	d.Close()
 	log := filepath.Join(path, TrialsFile)
 	whole, _ := os.ReadFile(log)
-	half := bytes.Index(whole[bytes.IndexByte(whole, '\n')+1:], []byte("\n")) // in the first block's second line
+	half := bytes.Index(whole[bytes.IndexByte(whole, '\n')+1:], []byte("\n")) // in the second line
 	for _, cut := range []int{0, 10, half, len(whole) / 2, len(whole) - 1, len(whole)} {
 		os.WriteFile(log, whole[:cut], 0o666)
 		d, run, results, _, err := OpenDir(path)

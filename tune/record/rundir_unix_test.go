@@ -122,7 +122,6 @@ func TestWriteFilePermissions(t *testing.T) {
 	}
 }
 
-// TestStaleFilesGo: a writer removes old temporary files of its own file only.
 func TestStaleFilesGo(t *testing.T) {
 	dir := t.TempDir()
 	for name, age := range map[string]time.Duration{".f.0123abcd.tmp": 2 * staleAfter, ".f.0123abce.tmp": 0, ".g.0123abcd.tmp": 2 * staleAfter, ".f.mine": 2 * staleAfter} {

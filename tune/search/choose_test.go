@@ -22,7 +22,7 @@ func TestChoose(t *testing.T) {
 	for _, c := range []struct {
 		name string
 		p    Preference
-		want int // point
+		want int
 		ties int
 	}{
 		{"fewest SMs within the band", Preference{Incumbent: -1, Default: 9, Neighbour: -1}, 4, 4},
@@ -71,7 +71,7 @@ func TestChooseDoubts(t *testing.T) {
 		name      string
 		fs        []Finalist
 		neighbour int
-		want      int // point
+		want      int
 		ties      int
 	}{
 		{"a cheap finalist in doubt", []Finalist{flat(1, 0), noisy(2, 0.005)}, -1, 1, 2},

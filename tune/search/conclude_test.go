@@ -87,11 +87,11 @@ func TestConclude(t *testing.T) {
 		name    string
 		seconds func(record.Stage, int, int) float64
 		aa      record.AA
-		asked   string // calls of Measure after the finals
+		asked   string
 		verdict record.Verdict
 		cause   record.Cause
 		config  int
-		other   int // of axis a
+		other   int
 		gain    float64
 		err     error
 	}{
@@ -246,10 +246,10 @@ func TestAA(t *testing.T) {
 		{"just too noisy", 1.1001, 0, 40},
 		{"quiet below 1", 0.9001, 0, 10},
 		{"too noisy below 1", 0.8999, 0, 40},
-		{"out of time", 1.2, 20 * time.Second, 30}, // 20 rounds take 20 s, 30 rounds 40 s
+		{"out of time", 1.2, 20 * time.Second, 30},
 		{"time enough", 1.2, time.Hour, 40},
 	} {
-		for _, p.MaxAA = range []int{35, 40} { // rounds come in tens
+		for _, p.MaxAA = range []int{35, 40} {
 			e := &clocked{script: script{seconds: twin(c.ratio)}, each: time.Second, first: time.Hour}
 			aa, err := p.MeasureAA(context.Background(), e, 3, c.limit)
 			if err != nil || aa.Rounds != c.rounds || math.Abs(aa.Ratio-c.ratio) > 1e-9 || math.Abs(aa.Spread-math.Abs(c.ratio-1)) > 1e-9 || math.Abs(aa.Default-2) > 1e-9 {
@@ -296,7 +296,6 @@ func TestAAFails(t *testing.T) {
 	}
 }
 
-// TestNeighboursAreInHalfOfTheRounds: the interval covers the gains with and without neighbours.
 func TestNeighboursAreInHalfOfTheRounds(t *testing.T) {
 	e := &script{}
 	e.seconds = func(stage record.Stage, point, _ int) float64 {

@@ -46,7 +46,6 @@ func tryExternal(t *testing.T, command string) (*State, error) {
 	return s, strategy(t.Context(), s)
 }
 
-// TestExternalStrategy runs the example of the manual.
 func TestExternalStrategy(t *testing.T) {
 	first, err := tryExternal(t, "python3 ../../examples/search/random_search.py")
 	if err != nil || first.Tried() != 8 {
@@ -73,8 +72,8 @@ func TestStrangeExternalStrategies(t *testing.T) {
 		"illegal":  "100 lines in a row",
 		"long":     "token too long",
 		"hang":     "it wrote no line for",
-		"child":    "it wrote no line for", // a child holds the output open
-		"orphan":   "it wrote no line for", // a child outlives the program
+		"child":    "it wrote no line for",
+		"orphan":   "it wrote no line for",
 		"deaf":     "it did not read a line of",
 	} {
 		externalWait, externalRead = time.Minute, time.Minute

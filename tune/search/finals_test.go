@@ -22,7 +22,6 @@ func wobble(sigma float64, seconds func(record.Stage, int, int) float64) func(re
 	}
 }
 
-// TestFinalsEndWhenDecided: clearly slower points drop out.
 func TestFinalsEndWhenDecided(t *testing.T) {
 	p := Protocol{Band: 0.01, MinRounds: 4, MaxRounds: 21}
 	for _, c := range []struct {
@@ -81,7 +80,6 @@ func TestFinalsEndInProportion(t *testing.T) {
 	}
 }
 
-// TestFailuresInFinals: a point that fails is no finalist.
 func TestFailuresInFinals(t *testing.T) {
 	e := &script{seconds: changedIn("y", 3, nan, secondsByPoint(2, 1, 1, 1, 1, nan))}
 	s := sixPoints(t, e, Budget{}, 5)
@@ -100,7 +98,7 @@ func TestFailuresInFinals(t *testing.T) {
 	if !strings.HasPrefix(e.asked[1], "y [0 1 3] ") {
 		t.Errorf("asked for %v", e.asked)
 	}
-	if s.Samples() != 3*2+2*4 { // 3 rounds of 2 points, 4 rounds of 2 points
+	if s.Samples() != 3*2+2*4 {
 		t.Errorf("%d samples, want 14", s.Samples())
 	}
 	e.seconds = secondsByPoint(nan, 1, 1)
@@ -124,7 +122,6 @@ func TestFinalsTakeTheBest(t *testing.T) {
 	}
 }
 
-// TestFinalistsOfNoisySearches: every point that may be the fastest comes into the finals.
 func TestFinalistsOfNoisySearches(t *testing.T) {
 	for _, c := range []struct {
 		noise float64
@@ -190,7 +187,7 @@ func TestDropSlower(t *testing.T) {
 		}
 	}
 	steady := func(x float64) []float64 { return slices.Repeat([]float64{x}, 20) }
-	add(0, steady(0)...) // the default
+	add(0, steady(0)...)
 	add(1, steady(-1)...)
 	add(2, steady(-1+math.Log1p(0.009))...)
 	add(3, steady(-1+math.Log1p(0.011))...)
@@ -275,7 +272,6 @@ func TestConfirmationEndsEarly(t *testing.T) {
 	}
 }
 
-// TestFinalistsTimes: times that drift need four times as many rounds.
 func TestFinalistsTimes(t *testing.T) {
 	e := &script{seconds: func(_ record.Stage, point, round int) float64 {
 		if point == 1 {

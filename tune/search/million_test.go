@@ -42,7 +42,7 @@ func (b *bowl) Measure(_ context.Context, _ record.Stage, live []int, rounds int
 	return out, nil
 }
 
-// TestMillionPoints: the space takes 8 bytes a legal point, and so does the search.
+// TestMillionPoints: a search over 2^20 points holds at most 64 MiB.
 func TestMillionPoints(t *testing.T) {
 	if testing.Short() {
 		t.Skip("takes seconds")

@@ -22,7 +22,7 @@ func TestNoise(t *testing.T) {
 		{0.02, 0.01, 0.02, 5, 9},
 		{0.05, 0.01, 0, mostScreenRounds, mostScreenRounds},
 		{0.05, 0.1, 0, ScreenRounds, ScreenRounds},
-		{0.05, 0, 0, ScreenRounds, ScreenRounds}, // no band
+		{0.05, 0, 0, ScreenRounds, ScreenRounds},
 	} {
 		rng, drift := rand.New(rand.NewPCG(1, 2)), map[int]float64{}
 		e := &script{seconds: func(_ record.Stage, point, round int) float64 {

@@ -24,7 +24,6 @@ func TestParsePriors(t *testing.T) {
 	}
 }
 
-// TestRoughnessOfSwitches: an axis of two values may get a high roughness.
 func TestRoughnessOfSwitches(t *testing.T) {
 	p := newSurrogate([]int{2, 3}, usualPriors)
 	if p.roughness[0] != usualPriors.switches || p.roughness[1] != usualPriors.roughness || p.logPrior() != 0 {

@@ -141,7 +141,6 @@ func (s *slow) Measure(ctx context.Context, stage record.Stage, live []int, roun
 	return s.steady.Measure(ctx, stage, live, rounds)
 }
 
-// TestDrawsUnderATimeLimit: every kernel gets its initial samples.
 func TestDrawsUnderATimeLimit(t *testing.T) {
 	var grids []Grid
 	for k := range 12 {
@@ -181,7 +180,6 @@ func (n *noisy) Measure(ctx context.Context, stage record.Stage, live []int, rou
 	return out, err
 }
 
-// TestGridTo: clearly slower points get fewer rounds.
 func TestGridTo(t *testing.T) {
 	s, e := valley(t)
 	n := &noisy{*e, rand.New(rand.NewPCG(3, 3)), map[int]int{}}

@@ -80,7 +80,6 @@ func TestSharedCoordinates(t *testing.T) {
 	}
 }
 
-// TestLeaveOneOut: a score unlike its neighbours has the lowest density.
 func TestLeaveOneOut(t *testing.T) {
 	p := newSurrogate([]int{3}, usualPriors)
 	p.fit([][]float64{{0}, {1}, {2}, {3}, {4}}, []float64{0, 0.1, 2, 0.3, 0.4})
@@ -128,7 +127,6 @@ func TestInitialQuota(t *testing.T) {
 	}
 }
 
-// TestFirstSamples: the first sample is the point nearest to the default.
 func TestFirstSamples(t *testing.T) {
 	space := newSpace(t, Grid{Kernel: "a", Axes: []Axis{ints("sms", 16, 32, 64, 132), ints("threads", 256, 512)}},
 		Grid{Kernel: "b", Axes: []Axis{ints("sms", 16, 32, 64, 132), ints("pdl", 0, 1), ints("wait", 0, 8, 16)}},

@@ -7,7 +7,6 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// TestBeside: the cost is computed round by round, not from medians.
 func TestBeside(t *testing.T) {
 	var together ep.BesideRounds
 	for i := range 9 {

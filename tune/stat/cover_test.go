@@ -87,7 +87,6 @@ func TestCorrelationIsKnown(t *testing.T) {
 	}
 }
 
-// TestEqualReadingsAreNoTrend: a coarse clock repeats a few values.
 func TestEqualReadingsAreNoTrend(t *testing.T) {
 	same := make([]float64, 40)
 	if r := Autocorrelation(same); r != 0 {

@@ -41,7 +41,7 @@ func TestJudge(t *testing.T) {
 			t.Errorf("%v: %s, want %s", c.gain, got, c.want)
 		}
 	}
-	above := 1.01 * math.Exp(6e-16) // the band's upper end, with rounding
+	above := 1.01 * math.Exp(6e-16)
 	for _, g := range []record.Interval{interval(above, above, above), interval(1/above, 1/above, 1/above), interval(1.005, above, 1.02)} {
 		if got := Judge(g, 0.01); got == record.Faster || got == record.Slower {
 			t.Errorf("%v is at the end of the band, but %s", g, got)

@@ -34,7 +34,6 @@ func TestLossIsAgainstTheBest(t *testing.T) {
 	}
 }
 
-// under holds the times under two routings.
 var under = []Effects{
 	times(map[string]float64{"a": 1, "b": 2, "c": 1.2, "d": 1}),
 	times(map[string]float64{"a": 3, "b": 1, "c": 1.1, "e": 1}),

@@ -29,7 +29,6 @@ func TestQuantiles(t *testing.T) {
 	}
 }
 
-// TestPolishRecoversItemsAndRounds: one outlier has no effect.
 func TestPolishRecoversItemsAndRounds(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		items, rounds := rapid.IntRange(3, 8).Draw(t, "items"), rapid.IntRange(6, 12).Draw(t, "rounds")
@@ -83,7 +82,7 @@ func TestPolishNeedsItsAnchor(t *testing.T) {
 	var obs []Obs
 	for round := range 12 {
 		drift := float64(round * round)
-		obs = append(obs, Obs{2, round, drift}) // the anchor
+		obs = append(obs, Obs{2, round, drift})
 		item := 3 + round/3
 		obs = append(obs, Obs{item, round, drift + float64(item)})
 	}

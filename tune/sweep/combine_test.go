@@ -6,7 +6,6 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// TestCombineIsSearchedOnce: with a second dispatch dtype, combine is not searched again.
 func TestCombineIsSearchedOnce(t *testing.T) {
 	o := options(t, "combine", []int{16}, "uniform")
 	o.Problems[0].Hidden = 128

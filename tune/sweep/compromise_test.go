@@ -101,7 +101,7 @@ func TestInterruptedCompromise(t *testing.T) {
 func TestCrossingCorrectsADecision(t *testing.T) {
 	for name, c := range map[string]struct {
 		share float64 // time of sms=62, relative to the default
-		sms   int     // of the row; 0: the search's choice
+		sms   int
 	}{"faster than the winner": {0.4, 62}, "within the band": {0.498, 0}} {
 		b := compromised()
 		others, calls := b.Truth, 0
@@ -110,7 +110,7 @@ func TestCrossingCorrectsADecision(t *testing.T) {
 				return others(p, routing, cfg)
 			}
 			if routing == "uniform" {
-				if calls++; calls <= 12*p.Ranks { // warm-up and ten rounds
+				if calls++; calls <= 12*p.Ranks {
 					return 100e-6
 				}
 				return c.share * 100e-6

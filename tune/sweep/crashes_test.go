@@ -80,7 +80,6 @@ func TestSkipAfterCrashes(t *testing.T) {
 	}
 }
 
-// TestProbeReports: a probe reports each problem before its first session opens.
 func TestProbeReports(t *testing.T) {
 	o := options(t, "dispatch", []int{1, 16, 64}, "uniform")
 	var titles []string

@@ -25,7 +25,6 @@ func ranOn(t *testing.T, b *scripted, o *Options, empty float64) *Summary {
 	return out
 }
 
-// beside adds a matrix product to all problems.
 func beside(o *Options) *Options {
 	for i := range o.Problems {
 		o.Problems[i].Beside, o.Problems[i].Objective = "copy", ep.BesideProduct
@@ -40,7 +39,7 @@ func TestCrossingKeepsHostBound(t *testing.T) {
 		if routing == "uniform" {
 			return quiet(p, routing, c)
 		}
-		return 10 * quiet(p, routing, c) // far slower than an empty kernel
+		return 10 * quiet(p, routing, c)
 	}
 	for _, s := range ranOn(t, b, exactOptions(t, []int{16}, "uniform", "zipf:1.5"), 95e-6).Run.Searches {
 		if bound := s.Decision.Cause == record.HostBound; bound != (s.Routing == "uniform") || bound && s.Decision.Crossed {

@@ -67,7 +67,7 @@ func TestDefaultFailsWhileCrossing(t *testing.T) {
 		if c.Int("sms") == 62 && c.Str("threads") == "256" {
 			runs[routing]++
 		}
-		if c.Int("sms") == 8 && c.Str("threads") == "256" && runs[routing] > 4*11 { // 4 ranks, 11 runs in a grid
+		if c.Int("sms") == 8 && c.Str("threads") == "256" && runs[routing] > 4*11 {
 			return math.NaN()
 		}
 		return truth(p, routing, c)
@@ -83,7 +83,6 @@ func TestDefaultFailsWhileCrossing(t *testing.T) {
 	}
 }
 
-// TestCompromiseOfOneClass: both rows take the compromise.
 func TestCompromiseOfOneClass(t *testing.T) {
 	b := compromised()
 	truth := b.Truth
@@ -103,7 +102,6 @@ func TestCompromiseOfOneClass(t *testing.T) {
 	}
 }
 
-// TestNothingIsComparedTwice: the default is compared with the oracle as often as other configs.
 func TestNothingIsComparedTwice(t *testing.T) {
 	seen := map[string]int{}
 	b := &scripted{Sigma: 0.002, OnVerify: func(c call) (int, error) {
@@ -177,7 +175,7 @@ func TestHostBoundIsNotHurried(t *testing.T) {
 	}
 	c.state = search.NewState(c.space, c.runner, search.Budget{}, c.dflt, c.required, nil)
 	c.result.Decision.Cause = record.Noisy
-	if _, err := c.runner.Measure(context.Background(), record.StageAA, []int{c.dflt}, 1); err != nil { // measures the clock
+	if _, err := c.runner.Measure(context.Background(), record.StageAA, []int{c.dflt}, 1); err != nil {
 		t.Fatal(err)
 	}
 	s.harness.empty = map[string]float64{"wall": 1e-5}

@@ -19,7 +19,6 @@ type listedBackend struct {
 
 func (b *listedBackend) Kernels() []kernels.Kernel { return b.all }
 
-// TestFormerNames: a former name stands for today's kernel with some of its values.
 func TestFormerNames(t *testing.T) {
 	own := kernels.Kernel{Name: "d", Op: ep.Dispatch, Params: []kernels.Param{
 		{Name: "sms", Values: []ep.Value{"8", "16"}, Default: "8"},

@@ -31,7 +31,6 @@ func inUse(o *Options, sms map[ep.Class]string) *table.Table {
 	return out
 }
 
-// TestIncumbentForAllRoutings: the row stays if it is within the band of the best config.
 func TestIncumbentForAllRoutings(t *testing.T) {
 	o := exactOptions(t, []int{16}, "uniform", "zipf:1.5")
 	o.Incumbent = inUse(o, map[ep.Class]string{ep.Even: "16", ep.Skewed: "32", ep.AllRoutings: "64"})
@@ -57,7 +56,6 @@ func TestIncumbentOfItsClass(t *testing.T) {
 	}
 }
 
-// TestConstraintsBindStarts: a search starts with a removed config only if the file requires the config.
 func TestConstraintsBindStarts(t *testing.T) {
 	required := "required: ['dispatch:algo=direct,sms=32,threads=256']\n"
 	for more, want := range map[string]string{"": "8", required: "32"} {
@@ -78,7 +76,7 @@ func TestSpaceFileNamesWhatIsThere(t *testing.T) {
 		"constraints:\n  - {keep: sms <= 16, kernels: [dispach]}":           `space: constraints[0].kernels: this backend has no kernel "dispach"`,
 		"required: ['dispach:algo=direct,sms=32,threads=256']":              `space: required[0]: this backend has no kernel "dispach"`,
 		"required: ['dispatch:algo=direct,sms=99,threads=256']":             "space: required: dispatch:algo=direct,sms=99,threads=256 cannot run here: sms: 99 is outside 1 to 64",
-		"required: ['combine:algo=direct,sms=99,threads=256']":              "", // nothing searches combine
+		"required: ['combine:algo=direct,sms=99,threads=256']":              "",
 		"constraints:\n  - {keep: sms <= 16, kernels: [dispatch, combine]}": "",
 	} {
 		o := exactOptions(t, []int{16}, "uniform")

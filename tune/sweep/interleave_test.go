@@ -57,7 +57,6 @@ func roundTimes(log *memory, key string) map[int]float64 {
 	return out
 }
 
-// TestInterleaveUnderDrift: the ratio does not include the drift.
 func TestInterleaveUnderDrift(t *testing.T) {
 	var clock atomic.Int64
 	a, logA := drifting(t, &clock, 10)
@@ -133,7 +132,6 @@ func TestInterleaveDefaultAlone(t *testing.T) {
 	}
 }
 
-// TestInterleaveChecksAtOnce: the first checks of both sides overlap in time.
 func TestInterleaveChecksAtOnce(t *testing.T) {
 	var clock atomic.Int64
 	a, _ := drifting(t, &clock, 10)

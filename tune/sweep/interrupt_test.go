@@ -94,13 +94,12 @@ func TestInterruptedCrossing(t *testing.T) {
 	}
 }
 
-// TestInterruptedFinalsSpeakForAll: a config in the finals of every routing gets the row for all routings.
 func TestInterruptedFinalsSpeakForAll(t *testing.T) {
 	b := compromised()
 	others := b.Truth
 	b.Truth = func(p ep.Problem, routing string, c ep.Config) float64 {
 		if c.Int("sms") == 62 && c.Str("threads") == "256" {
-			return 50.5e-6 // the fastest config takes 50 us
+			return 50.5e-6
 		}
 		return others(p, routing, c)
 	}

@@ -12,7 +12,6 @@ import (
 	"github.com/epbench/epbench/workloads"
 )
 
-// TestBothWinners: one sweep makes a row at each precision.
 func TestBothWinners(t *testing.T) {
 	dir := t.TempDir()
 	b := &scripted{Sigma: 0.01, Truth: func(p ep.Problem, routing string, c ep.Config) float64 {
@@ -67,7 +66,6 @@ func TestShortSearches(t *testing.T) {
 	}
 }
 
-// TestShortPairs: a short search tries the best dispatch with the best combine.
 func TestShortPairs(t *testing.T) {
 	o := options(t, "pair", []int{16}, "uniform")
 	o.Evaluations, o.Strategy = 1, "bayes"
@@ -123,7 +121,6 @@ func TestBoundedDefaults(t *testing.T) {
 	}
 }
 
-// TestBoundHoldsForAll: even the default keeps to --max-sms, and its row lists its values.
 func TestBoundHoldsForAll(t *testing.T) {
 	for name, truth := range map[string]func(ep.Problem, string, ep.Config) float64{
 		"the default stays":   func(ep.Problem, string, ep.Config) float64 { return 50e-6 },
@@ -249,10 +246,9 @@ func (g *greedy) Kernels() []kernels.Kernel {
 	return append(ks, whole)
 }
 
-// TestDTypesTellEachOther: the winner with one dtype is a candidate for the next dtype.
 func TestDTypesTellEachOther(t *testing.T) {
 	o := options(t, "dispatch", []int{16}, "uniform")
-	o.Problems[0].Hidden = 128 // fp8 needs a multiple of 128
+	o.Problems[0].Hidden = 128
 	fp8 := o.Problems[0]
 	fp8.Dispatch = ep.FP8
 	o.Problems = append(o.Problems, fp8)

@@ -43,7 +43,6 @@ func TestRowsClaimWhatHoldsBetween(t *testing.T) {
 	}
 }
 
-// TestDefaultBetweenTwoWinners: a token count at which the default is fastest keeps the default.
 func TestDefaultBetweenTwoWinners(t *testing.T) {
 	o := options(t, "dispatch", []int{16, 1024}, "uniform")
 	o.Strategy = "grid"

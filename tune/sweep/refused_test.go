@@ -15,7 +15,7 @@ func TestRefusedSessions(t *testing.T) {
 	refusal := errors.New("ranks: GPU 0 cannot address GPU 1")
 	for name, c := range map[string]struct {
 		tokens  []int
-		refused int // requests for a session, from the first
+		refused int
 		goesOn  bool
 	}{
 		"the only workload":      {[]int{8}, 2, false},

@@ -79,7 +79,6 @@ func TestNoisyRoutingBlocksTheRow(t *testing.T) {
 	}
 }
 
-// TestOneRowForEachTokenCount: the user's product equals the model's own at one token count only.
 func TestOneRowForEachTokenCount(t *testing.T) {
 	o := options(t, "dispatch", []int{16, 64, 256}, "uniform")
 	o.Strategy = "grid"

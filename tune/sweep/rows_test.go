@@ -306,7 +306,6 @@ func TestFlatCountsWhatRan(t *testing.T) {
 	}
 }
 
-// TestCompromiseIsWorthIt: the sweep measures a compromise only if it seems to lose less than every winner.
 func TestCompromiseIsWorthIt(t *testing.T) {
 	for share, want := range map[float64]bool{0.6: true, 0.98: true, 0.9915: false, 1.1: false} {
 		b := compromised()

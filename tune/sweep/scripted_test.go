@@ -26,15 +26,11 @@ type scripted struct {
 	SMs   []int   // default 8, 16, 32, 64
 	Sigma float64 // relative noise
 	// Truth returns the seconds of a config; nil means landscape.
-	Truth func(ep.Problem, string, ep.Config) float64
-	// Starts is the dispatch's kernels.Kernel.Starts.
-	Starts func(ep.Machine, ep.Problem) []ep.Config
-	// OnRun may change the seconds of a round or fail it.
-	OnRun func(c call, seconds []float64) error
-	// OnVerify may find rows wrong, or fail.
+	Truth    func(ep.Problem, string, ep.Config) float64
+	Starts   func(ep.Machine, ep.Problem) []ep.Config
+	OnRun    func(c call, seconds []float64) error
 	OnVerify func(call) (wrong int, err error)
-	// OnOpen may refuse a session.
-	OnOpen func(opened int) error
+	OnOpen   func(opened int) error
 	// MHz returns the clock rate after `all` Run calls.
 	MHz func(all int) float64
 

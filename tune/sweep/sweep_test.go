@@ -17,7 +17,6 @@ import (
 	"github.com/epbench/epbench/workloads"
 )
 
-// options returns the options of a sweep over small problems.
 func options(t *testing.T, ops string, tokens []int, routings ...string) *Options {
 	t.Helper()
 	o := &Options{Seed: 1, Strategy: "race", Tool: "test"}
@@ -134,7 +133,7 @@ func TestSweepAgainMeasuresNothing(t *testing.T) {
 }
 
 func TestFaultsEndInTheRightStatus(t *testing.T) {
-	fast := "dispatch:algo=direct,sms=16,threads=512" // would win if it had no fault
+	fast := "dispatch:algo=direct,sms=16,threads=512"
 	quick := func(p ep.Problem, _ string, c ep.Config) float64 {
 		if c.Key() == fast {
 			return 0.5e-5
@@ -359,7 +358,6 @@ func TestRetryGivesAnotherChance(t *testing.T) {
 	d.Close()
 }
 
-// TestNoComparisonTwice: a config is compared before timing, and a finalist again afterwards.
 func TestNoComparisonTwice(t *testing.T) {
 	seen := map[string]int{}
 	b := &scripted{OnVerify: func(c call) (int, error) {
@@ -374,7 +372,6 @@ func TestNoComparisonTwice(t *testing.T) {
 	}
 }
 
-// TestHostBoundHasAReason: the default takes 1.6e-5 s, an empty kernel 1.5e-5 s.
 func TestHostBoundHasAReason(t *testing.T) {
 	out := ranOn(t, &scripted{Sigma: 0.001}, options(t, "dispatch", []int{1}, "uniform"), 1.5e-5)
 	c := out.Run.Searches[0].Decision

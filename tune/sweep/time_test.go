@@ -10,7 +10,6 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// TestTimeBudgetBounds: a short sweep still makes a table.
 func TestTimeBudgetBounds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		o := options(t, "dispatch,combine,pair", []int{1, 64}, "uniform", "zipf:1.5")
@@ -79,7 +78,6 @@ func TestBudgetIsHeld(t *testing.T) {
 	}
 }
 
-// manySMs lists too many values for any budget here.
 var manySMs = func() (out []int) {
 	for i := range 64 {
 		out = append(out, i+1)
@@ -87,7 +85,6 @@ var manySMs = func() (out []int) {
 	return out
 }()
 
-// TestLeastBudget: a sweep with the least budget takes about the time that Least predicts.
 func TestLeastBudget(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		o := options(t, "dispatch", []int{16}, "uniform")

@@ -33,7 +33,7 @@ var verifyCases = []struct {
 	verdict record.Verdict
 	cause   record.Cause
 	reason  string
-	noisy   bool // bench makes no A/A test
+	noisy   bool
 }{
 	{"faster", scripted{Sigma: 0.01}, best, record.Faster, "", "", false},
 	{"slower", scripted{Sigma: 0.01, Truth: func(_ ep.Problem, _ string, c ep.Config) float64 {
@@ -92,7 +92,6 @@ func TestVerify(t *testing.T) {
 	}
 }
 
-// TestVerifyEarlierBuild: Verify adds algo=direct, which the earlier build did.
 func TestVerifyEarlierBuild(t *testing.T) {
 	p := options(t, "dispatch", []int{16}, "uniform").Problems[0]
 	b := &scripted{Sigma: 0.01}

@@ -66,7 +66,6 @@ func TestEightRanksWithOneTableAgree(t *testing.T) {
 	}
 }
 
-// TestEightRanksDetectOneDifferentRow: a different row counts even if it does not answer.
 func TestEightRanksDetectOneDifferentRow(t *testing.T) {
 	for name, edit := range map[string]func(*Table){
 		"answering row": func(tab *Table) { tab.Rows[0].Config = tab.Rows[0].Config.With("threads", "512") },

@@ -30,7 +30,7 @@ func TestLookupPair(t *testing.T) {
 		}
 		return out
 	}
-	// Host.Check accepts pairs up to 17 tokens
+	// Host.Check accepts pairs of at most 17 tokens.
 	resolved := resolve(func(_ ep.Machine, p ep.Problem, c ep.Config) error {
 		if p.Op == ep.Pair && p.Tokens > 17 {
 			return errors.New("the combine needs rows that the dispatch does not store")

@@ -13,7 +13,6 @@ import (
 	"github.com/epbench/epbench/tune/testfile"
 )
 
-// named returns the schema of a type that has named values.
 func named(t reflect.Type) *jsonschema.Schema {
 	switch t {
 	case reflect.TypeFor[ep.Op]():

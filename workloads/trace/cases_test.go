@@ -26,7 +26,6 @@ func TestVLLMWindow(t *testing.T) {
 	}
 }
 
-// TestEmptyLayer: every reader refuses a layer without counts.
 func TestEmptyLayer(t *testing.T) {
 	dir := t.TempDir()
 	for _, c := range []struct{ path, want string }{

@@ -98,9 +98,9 @@ func changeOne(t *testing.T, file string, random *rand.Rand) string {
 			t.Fatal(err)
 		}
 		if m.Name == victim {
-			size := 4 // ids
+			size := 4
 			if victim[len(victim)-1]%2 == 1 {
-				size = 8 // counts
+				size = 8
 			}
 			i := random.IntN(len(data)/size) * size
 			data[i] = (data[i] + 1 + byte(random.IntN(15))) % 16

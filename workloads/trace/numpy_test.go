@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// TestNumPyReadsOurs: NumPy reads what Create writes, and Open reads what NumPy writes.
+// TestNumPyReadsOurs checks that NumPy and this package read each other's files.
 func TestNumPyReadsOurs(t *testing.T) {
 	python := os.Getenv("EPBENCH_PYTHON")
 	if python == "" {

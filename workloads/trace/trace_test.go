@@ -325,7 +325,7 @@ func TestReplicasAreOneExpert(t *testing.T) {
 	replicas := append([]int{}, 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 0, 0, 0, 0, 0, 1, 2, 3)
 	want := make([]int64, 16)
 	for p := range 24 {
-		want[replicas[(p+24-layer)%24]] += int64(2*(p+layer) + 10) // two passes
+		want[replicas[(p+24-layer)%24]] += int64(2*(p+layer) + 10)
 	}
 	s, err := scan(golden+"sglang_redundant.pt", Options{Layer: layer})
 	if err != nil || !slices.Equal(s.Counts, want) {

@@ -72,7 +72,6 @@ func TestUnitsAreSeconds(t *testing.T) {
 	}
 }
 
-// TestTimesAreCompared: most times in the T4 file differ from the mean of their runs.
 func TestTimesAreCompared(t *testing.T) {
 	if n := readSpace(t, t4File).Inconsistent; n < 20 {
 		t.Errorf("%d times differ in the T4 file, want 20 or more", n)

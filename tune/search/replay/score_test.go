@@ -71,7 +71,7 @@ func TestScoreOfKnownSearches(t *testing.T) {
 func TestSearchesBeatRandomSearch(t *testing.T) {
 	simulates(t)
 	m := hundred(t)
-	for i := range m.Truth { // easy to learn
+	for i := range m.Truth {
 		m.Truth[i] = (1 + float64(i)/10) / 1e3
 	}
 	s := Study{Strategy: search.DefaultStrategy, Replays: 10, Protocol: search.OnGPU(), Seed: 1}

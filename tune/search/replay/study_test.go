@@ -103,7 +103,6 @@ func identicalConfigs(sigma float64) *Model {
 	return m
 }
 
-// TestFalseClaims: among equal configs, at most one search in twenty claims a gain.
 func TestFalseClaims(t *testing.T) {
 	simulates(t)
 	t.Parallel()
@@ -180,7 +179,6 @@ func TestTimeIsKept(t *testing.T) {
 	}
 }
 
-// TestCommonNoiseCancels: noise that a round shares hides no difference between configs.
 func TestCommonNoiseCancels(t *testing.T) {
 	m := Synthetic(Noise{Sigma: 0.002, Common: 0.5}, 1)
 	live := []int{m.Default, (m.Default + 1) % m.Space.Len()}

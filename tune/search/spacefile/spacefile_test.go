@@ -121,7 +121,6 @@ func FuzzRead(f *testing.F) {
 	})
 }
 
-// TestPlanningAHundredThousand: planning allocates at most 500 MB, and its time is nearly linear.
 func TestPlanningAHundredThousand(t *testing.T) {
 	plan := func(tiles string) *search.Space {
 		f, err := Read(strings.NewReader("version: 1\nderived: [{name: lanes, value: sms * threads / 32}]\n" +

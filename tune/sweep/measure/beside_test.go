@@ -59,7 +59,6 @@ func besideRunner(t *testing.T, b *beside) (*Runner, *kept) {
 	return r, log
 }
 
-// TestBesideIsRecorded: a line holds the times of its costs.
 func TestBesideIsRecorded(t *testing.T) {
 	b := &beside{}
 	r, log := besideRunner(t, b)
@@ -88,7 +87,7 @@ func TestFailureBesideIsRead(t *testing.T) {
 	runs := 0
 	b.onRun = func(c ep.Config) error {
 		if c.Int("sms") == 4 {
-			if runs++; runs == 3 { // the second timed round
+			if runs++; runs == 3 {
 				return kernels.Failf(ep.Hang, "rank 1 waited for rank 2")
 			}
 		}

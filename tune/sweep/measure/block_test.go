@@ -66,7 +66,7 @@ func orders(t *testing.T, spec string, seed uint64, stage record.Stage, rounds i
 	if _, err := r.Measure(context.Background(), stage, live, rounds); err != nil {
 		t.Fatal(err)
 	}
-	ran = ran[len(ran)-rounds*len(live):] // without warm-up and folding
+	ran = ran[len(ran)-rounds*len(live):]
 	return slices.Collect(slices.Chunk(ran, len(live)))
 }
 
@@ -115,7 +115,6 @@ func TestEveryRoundIsBalanced(t *testing.T) {
 	}
 }
 
-// TestOrdersAreReproducible: another stage, routing or seed gives other orders.
 func TestOrdersAreReproducible(t *testing.T) {
 	base := fmt.Sprint(orders(t, "uniform", 1, record.StageScreen, 6))
 	if again := fmt.Sprint(orders(t, "uniform", 1, record.StageScreen, 6)); again != base {
@@ -178,12 +177,11 @@ func TestFold(t *testing.T) {
 	}
 }
 
-// TestFailures: a failed config keeps no times and is not run again.
 func TestFailures(t *testing.T) {
 	runs := 0
 	b := &fake{onRun: func(c ep.Config) error {
 		if c.Int("sms") == 4 {
-			if runs++; runs == 4 { // the third timed round
+			if runs++; runs == 4 {
 				return kernels.Failf(ep.Hang, "rank 1 waited for rank 2")
 			}
 		}
@@ -233,7 +231,7 @@ func TestLostSession(t *testing.T) {
 	}{{"once", 1, nil}, {"twice", 2, ErrLost}} {
 		runs, losses := 0, 0
 		b := &fake{onRun: func(ep.Config) error {
-			if runs++; runs >= 20 && losses < c.losses { // after the warm-up
+			if runs++; runs >= 20 && losses < c.losses {
 				losses++
 				return gone
 			}
@@ -258,7 +256,7 @@ func TestLostSession(t *testing.T) {
 	}
 }
 
-// TestRecordedBlocks: a recorded block is used only if its candidates are those of the new block.
+// TestRecordedBlocks: recorded blocks are not measured again. A block with other candidates is an error.
 func TestRecordedBlocks(t *testing.T) {
 	b := &fake{sigma: 0.1, wrong: func(c ep.Config) int {
 		if c.Int("sms") == 64 {
@@ -327,7 +325,7 @@ func TestAALimit(t *testing.T) {
 	r, _ := runner(t, &fake{sigma: 0.5, onRun: func(ep.Config) error { time.Sleep(20 * time.Microsecond); return nil }}, "uniform", 1)
 	r.Policy.MaxAA = 1000
 	aa, err := r.Policy.MeasureAA(context.Background(), r, r.Default, time.Microsecond)
-	if err != nil || aa.Rounds != 2*r.Policy.AARounds { // the first rounds are free
+	if err != nil || aa.Rounds != 2*r.Policy.AARounds {
 		t.Errorf("%+v, %v", aa, err)
 	}
 }

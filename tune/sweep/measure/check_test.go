@@ -16,7 +16,7 @@ type divided struct {
 	*fake
 	verified int
 	second   chan struct{}
-	late     bool // not verified within a minute
+	late     bool
 }
 
 func (d *divided) Open(ctx context.Context, w *workloads.Workload) (kernels.Session, error) {
@@ -43,7 +43,6 @@ func (d *divided) StartVerify(ctx context.Context, c ep.Config) (rest func() ker
 	}, nil
 }
 
-// TestDividedComparison: the host compares while the next candidate is verified.
 func TestDividedComparison(t *testing.T) {
 	wrong := 0
 	d := &divided{fake: &fake{}, second: make(chan struct{})}

@@ -12,15 +12,15 @@ import (
 
 // fake is a backend and its own session. Every config takes the same time.
 type fake struct {
-	kernels.Backend // for the methods that the Runner never calls
-	seconds         float64
-	sigma           float64 // relative noise
-	onOpen          func() error
-	onRun           func(ep.Config) error
-	wrong           func(ep.Config) int // wrong rows of 16
-	opened          int                 // sessions
-	folds           map[string][]int    // by config
-	rng             *rand.Rand
+	kernels.Backend
+	seconds float64
+	sigma   float64 // relative noise
+	onOpen  func() error
+	onRun   func(ep.Config) error
+	wrong   func(ep.Config) int // wrong rows of 16
+	opened  int                 // sessions
+	folds   map[string][]int    // by config
+	rng     *rand.Rand
 }
 
 func (f *fake) Machine() ep.Machine { return ep.Machine{Backend: "fake", SMs: 64, GPUs: 4} }

@@ -7,7 +7,6 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// TestStagesOfAConfig: stages that a worker reports once hold for all later rounds.
 func TestStagesOfAConfig(t *testing.T) {
 	r := &Runner{}
 	a, b := ep.Config{Kernel: "a"}, ep.Config{Kernel: "b"}

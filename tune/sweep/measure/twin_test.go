@@ -17,7 +17,7 @@ import (
 // placed is a fake backend with up to two sessions. The second session is 3 % slower.
 type placed struct {
 	*fake
-	refuse error             // from opening a second session
+	refuse error
 	large  func(string) bool // does not fit beside a second session
 	open   []*placedSession
 }
@@ -25,7 +25,7 @@ type placed struct {
 type placedSession struct {
 	*fake
 	of   *placed
-	slow bool // takes 3 % longer
+	slow bool
 	ran  []string
 }
 

@@ -83,7 +83,6 @@ func TestWorstAndWriting(t *testing.T) {
 	}
 }
 
-// policy returns a policy of few rounds.
 func policy() measure.Policy {
 	p := measure.PolicyFor(ep.Machine{Backend: "cpu"})
 	p.Band, p.AARounds, p.MaxAA, p.MinSample, p.MaxRounds = 1, 2, 2, 0, 4
@@ -180,7 +179,6 @@ func (o opens) Open(ctx context.Context, w *workloads.Workload) (kernels.Session
 	return o.Backend.Open(ctx, w)
 }
 
-// TestRowBesideAProduct: the product has the size of the checked token count.
 func TestRowBesideAProduct(t *testing.T) {
 	b, err := cpu.Open()
 	if err != nil {

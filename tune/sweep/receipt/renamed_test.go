@@ -100,7 +100,6 @@ func TestRenamedRowIsWidened(t *testing.T) {
 	}
 }
 
-// TestWidenTakesReceiptsByTime: the later receipt counts, in whatever order Widen gets the receipts.
 func TestWidenTakesReceiptsByTime(t *testing.T) {
 	tab, a := claims(t, record.Interval{Mid: 2, Low: 1.95, High: 2.05})
 	tab.Header.ABI = "direct=1f"

@@ -94,7 +94,6 @@ func TestWidenAnyOrder(t *testing.T) {
 	}
 }
 
-// TestWidenOthers: a receipt counts only for the same machine, config, tokens, key and build.
 func TestWidenOthers(t *testing.T) {
 	less := record.Interval{Mid: 1.7, Low: 1.6, High: 1.8}
 	for name, spoil := range map[string]func(*Receipt){

@@ -218,7 +218,6 @@ func TestUnmeasuredCountsFollowTheNearest(t *testing.T) {
 	}
 }
 
-// TestIncumbentRule: the incumbent's gain is 2 in [1.75, 2.125].
 func TestIncumbentRule(t *testing.T) {
 	for _, c := range []struct {
 		name         string
@@ -307,12 +306,12 @@ func TestRunThatMeasuredBoth(t *testing.T) {
 		fresh := row(ep.AllRoutings, 64, 64, 512)
 		fresh.Evidence.Gain, fresh.Evidence.GainLow, fresh.Evidence.GainHigh, fresh.Evidence.Routings = 1.05, 1.04, 1.06, c.routings
 		if c.seconds == nil {
-			fresh.Evidence.Gain, fresh.Evidence.GainLow, fresh.Evidence.GainHigh = 2, 1.9, 2.1 // large enough to win
+			fresh.Evidence.Gain, fresh.Evidence.GainLow, fresh.Evidence.GainHigh = 2, 1.9, 2.1
 		}
 		rule := Rule{Band: 0.25, Measured: func(k table.Key, tokens int, routing string, cfg ep.Config) (float64, bool) {
 			s, ok := c.seconds[cfg.Int("threads")]
 			if routing != "hotrank:4" {
-				s = 10 // no difference, except under hotrank:4
+				s = 10
 			}
 			return s, ok && k == key(ep.AllRoutings) && tokens == 64
 		}}

@@ -14,8 +14,8 @@ import (
 
 const module = "github.com/epbench/epbench/"
 
-// arrows lists every package and the packages of this module that it may import, tests aside. A commit that adds an
-// import must give the reason.
+// arrows lists this module's packages and their permitted imports, tests aside. A commit that adds an import gives the
+// reason.
 var arrows = map[string]string{
 	// Production links only the standard library.
 	"tune/ep":             "",
@@ -24,11 +24,10 @@ var arrows = map[string]string{
 	"tune/table/curate":   "tune/ep tune/table",
 	"tune/table/export":   "tune/ep tune/table",
 
-	// Reading of table files, and limits for reading any file.
+	// Readers of tables and their limits.
 	"tune/table/internal/strictjson": "",
 	"tune/bounded":                   "",
 
-	// Files of a run, and their one judge.
 	"tune/record": "tune/ep tune/bounded",
 	"tune/stat":   "tune/ep tune/record",
 
@@ -66,12 +65,11 @@ var arrows = map[string]string{
 	"native/epcomm/gpu":   "",
 	"native/mutation":     "",
 
-	// Sweep imports both search and measurement.
 	"tune/sweep":         "tune/ep tune/table tune/record tune/stat tune/search tune/search/spacefile tune/sweep/measure workloads kernels",
 	"tune/sweep/measure": "tune/ep tune/record tune/stat tune/search workloads kernels",
 	"tune/sweep/receipt": "tune/ep tune/table tune/record tune/sweep",
 
-	// Reports never import search or measurement.
+	// Reports import neither search nor measurement.
 	"reports":         "tune/ep tune/table tune/record tune/stat",
 	"reports/text":    "reports",
 	"reports/live":    "reports tune/ep tune/record tune/stat",
@@ -85,7 +83,6 @@ var arrows = map[string]string{
 	"docs":             "",
 	"docs/workloads":   "",
 
-	// Shared by tests.
 	"tune/testfile":  "tune/ep",
 	"tune/processor": "",
 
@@ -101,7 +98,6 @@ type pkg struct {
 
 func listPackages(t *testing.T) []pkg {
 	t.Helper()
-	// The CUDA tags are included. Listing needs no toolkit.
 	cmd := exec.Command("go", "list", "-tags", "cuda,nvrtc", "-json=ImportPath,Imports", "./...")
 	cmd.Env = append(os.Environ(), "CGO_ENABLED=1")
 	out, err := cmd.Output()
@@ -146,7 +142,7 @@ func TestArrows(t *testing.T) {
 	}
 }
 
-// TestRuntimeIsStandard: packages that production links import only the standard library and each other.
+// TestRuntimeIsStandard: packages of production import only the standard library and each other.
 func TestRuntimeIsStandard(t *testing.T) {
 	out, err := exec.Command("go", "list", "-deps", "-f", "{{if not .Standard}}{{.ImportPath}}{{end}}", "./tune/table", "./tune/table/embedded").Output()
 	if err != nil {

@@ -20,8 +20,7 @@ import (
 	"github.com/epbench/epbench/workloads"
 )
 
-// If argsEnv is set, this test binary runs as epbench-cuda with these arguments. Rank 1 exits when the file dieEnv
-// exists.
+// If argsEnv is set, this test binary runs as epbench-cuda with these arguments. Rank 1 exits when file dieEnv exists.
 const (
 	argsEnv = "EPBENCH_TEST_ARGS"
 	dieEnv  = "EPBENCH_TEST_DIE"
@@ -54,8 +53,8 @@ type launched struct {
 	die string // a file that makes rank 1 exit
 }
 
-// launchRanks starts a worker. args must not choose a clock that subtracts two times: on a busy host the difference can
-// be negative.
+// launchRanks starts a worker. args must not choose a clock that subtracts times: on a busy host a difference can be
+// negative.
 func launchRanks(t *testing.T, ranks int, args string) launched {
 	t.Helper()
 	if os.Getenv("EMUL_SRC") == "" {
@@ -110,7 +109,7 @@ func (l launched) openRouted(t *testing.T, p ep.Problem, routing string) kernels
 
 const hostsPair, count, data = "dispatch_hosts+combine_hosts", "count", "data"
 
-// pair prepares hostsPair with 128 threads, the given arrival and changes NAME=VALUE.
+// pair prepares hostsPair with the given arrival and changes NAME=VALUE.
 func (l launched) pair(t *testing.T, s kernels.Session, p ep.Problem, arrival string, changes ...string) ep.Config {
 	t.Helper()
 	k, err := kernels.Find(l.Kernels(), ep.Pair, hostsPair)
@@ -128,7 +127,7 @@ func (l launched) pair(t *testing.T, s kernels.Session, p ep.Problem, arrival st
 	return c
 }
 
-// right verifies and runs a config twice. The second time, memory holds old data.
+// right verifies and runs a config twice, the second time on old data.
 func right(t *testing.T, s kernels.Session, c ep.Config) {
 	t.Helper()
 	for range 2 {
@@ -143,8 +142,8 @@ func right(t *testing.T, s kernels.Session, c ep.Config) {
 	}
 }
 
-// TestRankHosts: four ranks on two hosts give right results on a network that delays and reorders messages. If a rank
-// exits during a call, the error names that rank, and the other ranks exit too.
+// TestRankHosts: results are right on a network that delays and reorders messages. If a rank exits during a call, the
+// error names the rank, and the others exit too.
 func TestRankHosts(t *testing.T) {
 	t.Parallel()
 	l := launchRanks(t, 4, "rank --clock event --split --deadline 30s")
@@ -173,7 +172,7 @@ func TestRankHosts(t *testing.T) {
 	}
 }
 
-// TestRankRail: six ranks on three hosts forward messages on the route "rail".
+// TestRankRail: six ranks on three hosts forward messages on route "rail".
 func TestRankRail(t *testing.T) {
 	t.Parallel()
 	l := launchRanks(t, 6, "rank --clock event --split --deadline 30s")
@@ -196,8 +195,7 @@ func refuseMixed(t *testing.T, l launched, p ep.Problem) {
 	}
 }
 
-// TestRankDrill: if a signal between hosts is lost, the error names its sender, and with arrival=count also its expert.
-// The ranks then continue to work.
+// TestRankDrill: if a signal between hosts is lost, the error names its sender. The ranks continue to work.
 func TestRankDrill(t *testing.T) {
 	t.Parallel()
 	l := launchRanks(t, 2, "rank --clock event --split --deadline 3s --drill drop:1:2:threads=96")
@@ -223,7 +221,6 @@ func TestRankDrill(t *testing.T) {
 	}
 }
 
-// TestRankTopology: problems with more ranks or hosts than were launched are refused.
 func TestRankTopology(t *testing.T) {
 	t.Parallel()
 	l := launchRanks(t, 2, "rank --deadline 30s")

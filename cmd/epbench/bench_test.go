@@ -22,7 +22,7 @@ import (
 // TestInterruptedBench: after Ctrl-C bench prints and writes the finished cases.
 func TestInterruptedBench(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "run")
-	ctx := cancelledAt(t, filepath.Join(dir, record.TrialsFile), `"tokens":2,`) // the case of 1 token is finished
+	ctx := cancelledAt(t, filepath.Join(dir, record.TrialsFile), `"tokens":2,`)
 	var stdout, stderr bytes.Buffer
 	args := []string{"bench", "--backend=cpu", "--op=dispatch,combine", "--tokens=1:512", "--routing=uniform", "--rounds=5", "-o", dir}
 	if code := run(ctx, args, &stdout, &stderr); code != exitInterrupted {
@@ -40,7 +40,7 @@ func TestInterruptedBench(t *testing.T) {
 	}
 }
 
-// cpuWithNewParameter is the CPU backend with a new parameter, stores. Earlier builds worked as stores=cached does.
+// cpuWithNewParameter adds parameter stores. Earlier builds worked as with stores=cached.
 type cpuWithNewParameter struct{ kernels.Backend }
 
 func (g cpuWithNewParameter) Kernels() []kernels.Kernel {

@@ -35,7 +35,7 @@ func openTerminal(t *testing.T, width uint16) (f *os.File, read func() string) {
 	said := make(chan string)
 	go func() {
 		var b bytes.Buffer
-		io.Copy(&b, master) // fails after the terminal's last writer closes it
+		io.Copy(&b, master) // fails after the last writer closes
 		said <- strings.ReplaceAll(b.String(), "\r\n", "\n")
 	}()
 	return f, func() string {

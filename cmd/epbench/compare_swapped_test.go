@@ -9,7 +9,7 @@ import (
 )
 
 // TestSwappedGate allows a loss of 3 %. A winner fails if its whole interval is above 3 %. The result is unsure if the
-// interval contains 3 %, or if the other run did not measure the winner.
+// interval contains 3 % or is missing.
 func TestSwappedGate(t *testing.T) {
 	loss := func(low, high float64) reports.Swapped {
 		return reports.Swapped{Verdict: record.Same, Loss: record.Interval{Mid: (low + high) / 2, Low: low, High: high}}

@@ -21,7 +21,6 @@ type docCommand struct {
 	gpu  bool // from a block "sh gpu": only parsed
 }
 
-// variables matches "$ NAME=VALUE " before a command.
 var variables = regexp.MustCompile(`^\$ (?:[A-Z_]+=\S+ )+`)
 
 var shBlock = regexp.MustCompile("(?ms)^```sh( gpu)?\n(.*?)^```")
@@ -45,7 +44,7 @@ func docCommands(t *testing.T, root string) []docCommand {
 	return out
 }
 
-// TestDocs runs the documents' commands in order, outside the repository. Commands for GPUs are only parsed.
+// TestDocs runs the documents' commands in order, outside the repository.
 func TestDocs(t *testing.T) {
 	if testing.Short() {
 		t.Skip("runs real sweeps; left out with -short")
@@ -77,11 +76,11 @@ func TestDocs(t *testing.T) {
 			checkWidth(t, args, 80, stdout.String()+stderr.String())
 		})
 	}
-	checkDemoSweep(t, "first") // README's first sweep
+	checkDemoSweep(t, "first")
 	galleryDrawn(t, root)
 }
 
-// galleryDrawn compares docs/gallery with the pictures that the commands of docs/gallery.md drew.
+// galleryDrawn compares docs/gallery with pictures that commands of docs/gallery.md drew.
 func galleryDrawn(t *testing.T, root string) {
 	shown, _ := filepath.Glob(filepath.Join(root, "docs", "gallery", "*.svg"))
 	for _, picture := range shown {
@@ -124,7 +123,6 @@ func TestDocsNameMakeTargets(t *testing.T) {
 	}
 }
 
-// linkTarget matches a link's target, which epbench docs may omit.
 var linkTarget = regexp.MustCompile(`\]\([^)]*\)`)
 
 // TestDocsCommand: epbench docs prints all words of each page. Pages that the sources name exist.

@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-// engineRuns maps pages to the runs that their commands read, and those runs to recorded runs.
+// engineRuns maps pages to runs that their commands read, and these runs to recorded runs.
 var engineRuns = map[string]map[string]string{
 	"README.md":         {"run": "runs/h200x2-deepseek-v3"},
 	"run-deepep.md":     {"before": "peers/h100x2/deepep", "after": "peers/h100x2/deepep"},
@@ -18,8 +18,7 @@ var engineRuns = map[string]map[string]string{
 	"run-max.md":        {"run": "runs/h200x2-deepseek-v3", "run-after": "runs/h200x2-deepseek-v3", "constants": "runs/h200x2-deepseek-v3"},
 }
 
-// TestEnginePages runs the pages' commands on recorded runs, except commands that need GPUs or NVRTC. A comparison may
-// be undecided, because the same run is on both sides.
+// TestEnginePages runs the pages' commands on recorded runs, except commands that need GPUs or NVRTC.
 func TestEnginePages(t *testing.T) {
 	root, err := filepath.Abs("../..")
 	if err != nil {

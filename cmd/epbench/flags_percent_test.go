@@ -38,14 +38,14 @@ func TestPercent(t *testing.T) {
 		if err != nil || math.Abs(got-c.want) > 1e-15 {
 			t.Errorf("%q: %v, %v; want %v", c.text, got, err, c.want)
 		}
-		again := 0.0 // the value that --resume reads
+		again := 0.0
 		if err := (&percentValue{share: &again, most: maxBand}).Set(p.String()); err != nil || math.Abs(again-got) > 1e-12 {
 			t.Errorf("%q is recorded as %q and read as %v, %v", c.text, p, again, err)
 		}
 	}
 }
 
-// TestEveryPercent: every flag for a percentage refuses 3 with the same error.
+// TestEveryPercent: every flag for a percentage refuses 3.
 func TestEveryPercent(t *testing.T) {
 	seen := map[string]int{}
 	var visit func(*cobra.Command)

@@ -139,8 +139,7 @@ var hostileInputs = []hostileInput{
 	{name: "line.jsonl", command: importTrace, make: times(60*mega, "[")},
 	{name: "long.parquet", command: importTimes, make: parquetOf(20_000, 4096)},
 	{name: "list.parquet", command: importTimes, make: footer("\x19\xfc\xff\xff\xff\xff\x07")},
-	// make builds this large text only when the test runs. As a package variable, every start of the test program would
-	// build it.
+	// make builds this text only when the test needs it: the test program is started often.
 	{name: "structs.parquet", command: importTimes, make: func(w io.Writer) {
 		footer("\x19\xfc\x80\x80\x80\x02" + strings.Repeat("\x00", 4*mega))(w)
 	}},
@@ -198,7 +197,7 @@ var hostileInputs = []hostileInput{
 	{name: "warnings", command: reportLog, make: logOfList("warnings", `""`, 2_500_000)},
 }
 
-// logLine is a log line with three format verbs: the end of a block, the token count and further fields.
+// logLine is a log line with format verbs for the end of a block, the token count and further fields.
 const logLine = `{"schema":2,"end":%v,"problem":{"op":"dispatch","mode":"eager","ranks":4,"nodes":1,"hidden":512,"experts":32,"top_k":4,"tokens":%d,"max_tokens":999999,"dispatch":"bf16","combine":"bf16","shared_expert":false,"skip_a2a":false,"precision":"full"},"role":"candidate"%s}`
 
 func logOfCases(n int) func(io.Writer) {
@@ -209,7 +208,7 @@ func logOfCases(n int) func(io.Writer) {
 	}
 }
 
-// logOfList writes eight log lines, each with a list of n elements.
+// logOfList writes eight log lines with lists of n elements.
 func logOfList(field, element string, n int) func(io.Writer) {
 	return func(w io.Writer) {
 		for range 8 {
@@ -218,8 +217,8 @@ func logOfList(field, element string, n int) func(io.Writer) {
 	}
 }
 
-// Limits of a command: peak memory of leastPeak bytes or peakTimes the file's size, the larger of both; mostCPU of
-// processor time, which depends little on the host's load.
+// Peak memory may be leastPeak bytes or peakTimes times the file's size, the larger of both. mostCPU limits processor
+// time.
 const (
 	leastPeak = 256 * mega
 	peakTimes = 8
@@ -227,7 +226,7 @@ const (
 	hangs     = 3 * time.Minute
 )
 
-// TestHostileInputs: on a hostile file no command hangs, panics or uses too much memory. -v prints the costs.
+// TestHostileInputs: on a hostile file no command hangs, panics or uses too much memory.
 func TestHostileInputs(t *testing.T) {
 	if testing.Short() || runtime.GOOS != "linux" {
 		t.Skip("the test builds the program and measures its memory on Linux")
@@ -256,8 +255,8 @@ func TestHostileInputs(t *testing.T) {
 
 const hostileRun = `{"schema":2,"tool":"x","command":["epbench","bench"],"started":"2026-11-26T00:00:00Z","machine":{"backend":"x","name":"x","arch":"x","sms":4,"gpus":0,"link":"none"},"abi":"x","policy":"","band":0.01,"seed":1,"strategy":"auto"}`
 
-// hostileFiles returns two file names of a run directory: the hostile file's, and the name of a harmless file with this
-// content. All are "" if the command reads no run.
+// hostileFiles returns two names of files in a run directory: the hostile file, and a harmless file with this content.
+// All are "" if the command reads no run.
 func hostileFiles(command string) (hostile, harmless, content string) {
 	switch command {
 	case reportRun:

@@ -13,7 +13,7 @@ import (
 	"github.com/epbench/epbench/tune/testfile"
 )
 
-// TestMakeTables: when native/make-tables.sh starts again, it resumes interrupted sweeps and keeps finished sweeps.
+// TestMakeTables: started again, native/make-tables.sh resumes interrupted sweeps and keeps finished sweeps.
 func TestMakeTables(t *testing.T) {
 	if testing.Short() {
 		t.Skip("runs real sweeps; left out with -short")
@@ -60,7 +60,6 @@ func TestMakeTables(t *testing.T) {
 	}
 }
 
-// makeTables runs the script on the steady backend and returns its output.
 func makeTables(t *testing.T, bin, dir string, args ...string) string {
 	t.Helper()
 	cmd := exec.Command("sh", append([]string{filepath.Join("..", "..", "native", "make-tables.sh"), dir}, args...)...)

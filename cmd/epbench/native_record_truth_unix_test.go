@@ -13,8 +13,8 @@ import (
 	"time"
 )
 
-// TestRecordTruth kills native/record-truth.sh. Finished recordings are complete, and a second run measures only the
-// other problems.
+// TestRecordTruth: after a kill of native/record-truth.sh, finished recordings are complete. A second run measures only
+// the other problems.
 func TestRecordTruth(t *testing.T) {
 	if testing.Short() {
 		t.Skip("runs real sweeps; left out with -short")
@@ -51,7 +51,7 @@ func TestRecordTruth(t *testing.T) {
 		return strings.Join(names, " ")
 	}
 	first := filepath.Join(dir, "killed", "demo-dispatch-bf16-4-uniform.run.json")
-	_ = script(cancelledAt(t, first, "finished"), "killed").Run() // fails, because it is killed
+	_ = script(cancelledAt(t, first, "finished"), "killed").Run() // fails, because the script is killed
 	before := kept("killed")
 	if text, err := script(t.Context(), "rest").CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, text)

@@ -70,7 +70,7 @@ func readOutputs(t *testing.T, facts *record.Run, dir, stdout string) outputs {
 	report := func(format string) string {
 		return epbench(t, "report", dir, "--no-html", "--only", "winners,regret", "--format", format)
 	}
-	made := dir // the folder of page and summary
+	made := dir
 	if stdout == "" {
 		made = tmp
 		epbench(t, "report", dir, "-o", filepath.Join(tmp, record.ReportFile))
@@ -97,7 +97,7 @@ func readOutputs(t *testing.T, facts *record.Run, dir, stdout string) outputs {
 	if stdout != "" {
 		out.tables["sweep"] = shownTables{winners: textTable(t, stdout, winnersTitle)}
 	}
-	for name, p := range pictures(t, filepath.Join(dir, record.PlotsDir)) { // pictures of the sweep
+	for name, p := range pictures(t, filepath.Join(dir, record.PlotsDir)) {
 		if again, ok := out.pictures[name]; ok && p != again {
 			t.Errorf("plots: %s differs from the picture that plot draws now", name)
 		}
@@ -121,8 +121,8 @@ func makeSummary(t *testing.T, dir, path string) {
 	testfile.Write(t, path, b.Bytes())
 }
 
-// agree compares outputs with run.json. Then it changes one fact at a time, and expects a difference in each output
-// that shows the fact.
+// agree compares outputs with run.json, then changes one fact at a time. Each output that shows the fact must then
+// differ.
 func agree(t *testing.T, dir, stdout string) {
 	facts, err := record.ReadRun(dir)
 	if err != nil {
@@ -207,7 +207,7 @@ func disagreements(facts *record.Run, out outputs) (bad []string) {
 
 type sayer func(format string, args ...any)
 
-// same compares a printed number with value: to five digits for programs, otherwise to the printed decimals.
+// same compares a printed number with value, to five digits for programs, otherwise to the printed decimals.
 func (s shownTables) same(text string, value float64, decimals int) bool {
 	if math.IsNaN(value) {
 		return text == "-" || text == "<nil>" || text == ""
@@ -254,7 +254,7 @@ func checkWinners(say sayer, facts *record.Run, s shownTables) {
 		for name, want := range map[string]float64{"gain": d.Gain.Mid, "low": measuredEnd(d, d.Gain.Low), "high": measuredEnd(d, d.Gain.High)} {
 			figures := 3
 			if want >= 9.9995 {
-				figures = 2 // the table prints four digits
+				figures = 2
 			}
 			if !s.same(l[name], want, figures) {
 				say("%s: %s %s, want %v", l.key(), name, l[name], want)

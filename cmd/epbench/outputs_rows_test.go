@@ -11,7 +11,6 @@ import (
 	"github.com/epbench/epbench/tune/table"
 )
 
-// checkPictures compares the run with the text in its pictures.
 func checkPictures(say sayer, facts *record.Run, all map[string]picture) {
 	for _, x := range facts.Searches {
 		if !x.OK() {
@@ -160,7 +159,7 @@ func checkAll(say sayer, facts *record.Run, r table.Row, tokens int) {
 	}
 }
 
-// checkGain: a row's gain is the smallest gain of its searches, or smaller if the row was also measured without a
+// checkGain: a row's gain is the smallest of its searches' gains, or smaller if the row was also measured without a
 // search.
 func checkGain(say sayer, facts *record.Run, r table.Row) {
 	least := record.Interval{Mid: math.Inf(1)}

@@ -17,8 +17,8 @@ import (
 	"github.com/epbench/epbench/tune/testfile"
 )
 
-// outputSchema is the JSON schema of --json. Its definition "COMMAND TABLE" describes a table's row. Later versions
-// keep the required columns.
+// outputSchema describes --json. Its definition "COMMAND TABLE" describes a table's row. Later versions keep required
+// columns.
 const outputSchema = "docs/schema/output.v1.json"
 
 // jsonSamples holds commands whose JSON the schema must describe. They run in order.
@@ -80,7 +80,7 @@ type printed struct {
 }
 
 // TestJSONFitsItsSchema: the schema describes every command's JSON. EPBENCH_UPDATE=1 adds to the schema and removes
-// nothing, because users rely on it.
+// nothing: users rely on it.
 func TestJSONFitsItsSchema(t *testing.T) {
 	if testing.Short() {
 		t.Skip("runs real sweeps; left out with -short")
@@ -107,7 +107,7 @@ func TestJSONFitsItsSchema(t *testing.T) {
 	judgeOutputs(t, path, all)
 }
 
-// runJSON returns a command's tables. The object of epbench machine becomes a table with one row.
+// runJSON returns a command's tables. An object becomes a table with one row.
 func runJSON(t *testing.T, line string) []printed {
 	t.Helper()
 	var stdout, stderr bytes.Buffer
@@ -180,7 +180,6 @@ func judgeOutputs(t *testing.T, path string, all []printed) {
 	}
 }
 
-// describes reports whether a definition has a column, by name or pattern.
 func describes(def map[string]any, column string) bool {
 	if _, named := def["properties"].(map[string]any)[column]; named {
 		return true
@@ -227,7 +226,7 @@ func byName(all []printed) map[string][]map[string]any {
 	return out
 }
 
-// addColumns adds columns to a definition. In a new table, the columns of all rows become required.
+// addColumns adds columns to a definition. In a new table, columns of all rows become required.
 func addColumns(def map[string]any, rows []map[string]any, isNew bool) {
 	properties := def["properties"].(map[string]any)
 	had := map[string]int{}

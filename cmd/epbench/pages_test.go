@@ -118,7 +118,7 @@ func TestPageLinks(t *testing.T) {
 	}
 }
 
-// anchors returns a page's headings in the form that links use.
+// anchors returns a page's headings as links spell them.
 func anchors(text string) []string {
 	var out []string
 	for line := range strings.Lines(text) {
@@ -176,7 +176,6 @@ func makeFigures(recipe string) (string, error) {
 	return markdown(rows), nil
 }
 
-// outputOf returns the output of an epbench command or of "cat FILE".
 func outputOf(command string) (string, error) {
 	if path, ok := strings.CutPrefix(command, "cat "); ok {
 		text, err := os.ReadFile(path)
@@ -205,7 +204,7 @@ func unpack(command string) error {
 	return os.WriteFile(done, nil, 0o644)
 }
 
-// where keeps the header and the rows that meet all conditions.
+// where keeps rows that meet all conditions.
 func where(rows [][]string, conditions []string) ([][]string, error) {
 	out := rows[:1:1]
 	for _, row := range rows[1:] {
@@ -302,7 +301,7 @@ func fill(template string, names, row []string) (string, error) {
 	return strings.ReplaceAll(out, " [, ]", ""), missing
 }
 
-// figure writes a number with commas, and with three digits or the decimals in format. Other text does not change.
+// figure writes a number with commas, and with three digits or the decimals in format. Other text stays.
 func figure(text, format string) string {
 	x, err := strconv.ParseFloat(text, 64)
 	if err != nil || format == ":" {

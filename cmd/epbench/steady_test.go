@@ -19,10 +19,10 @@ import (
 	"github.com/epbench/epbench/workloads"
 )
 
-// If steadyEnv is set, a program that a test starts uses the steady backend.
+// If steadyEnv is set, a program of a test uses the steady backend.
 const steadyEnv = "EPBENCH_TEST_STEADY"
 
-// dieEnv is RUNS:DELAY. A program that a test starts kills itself DELAY after call number RUNS of Run.
+// dieEnv is RUNS:DELAY. A program of a test kills itself DELAY after call number RUNS of Run.
 const dieEnv = "EPBENCH_TEST_DIE"
 
 // steady is the CPU backend with computed times, so that the host's load changes no decision.
@@ -36,7 +36,7 @@ func (b steady) Open(ctx context.Context, w *workloads.Workload) (kernels.Sessio
 	if err != nil {
 		return nil, err
 	}
-	best := 1 + (len(w.Spec)+w.Problem.Tokens)%4 // depends on the workload
+	best := 1 + (len(w.Spec)+w.Problem.Tokens)%4
 	return &steadySession{s, b, best, rand.New(rand.NewPCG(w.Seed, 1))}, nil
 }
 
@@ -82,8 +82,8 @@ func useSteadyBackend(t *testing.T, ran func()) {
 	steadyCPU(ran)
 }
 
-// useSteadyPython gives Python workers a clock that advances by 10 us at each reading. With longer steps rounds would
-// seem longer than their request, which epbench refuses. Python runs sitecustomize.py before the worker.
+// useSteadyPython gives Python workers a clock that advances by 10 us at each reading. With longer steps, rounds would
+// seem longer than their request, and epbench refuses such rounds.
 func useSteadyPython(t *testing.T) {
 	t.Helper()
 	dir := t.TempDir()
@@ -98,7 +98,7 @@ func steadyHere() {
 	}
 }
 
-// dying returns a function that counts calls. With 12:3ms it kills this program 3 ms after the 12th call.
+// dying returns a function that counts calls. With 12:3ms it kills this program 3 ms after the 12th.
 func dying(how string) func() {
 	runs, after, _ := strings.Cut(how, ":")
 	left, _ := strconv.Atoi(runs)
@@ -111,7 +111,7 @@ func dying(how string) func() {
 	}
 }
 
-// TestSteady: measured times equal the computed times, and the results pass the oracle.
+// TestSteady: measured times equal the computed times, and results are right.
 func TestSteady(t *testing.T) {
 	runs := 0
 	useSteadyBackend(t, func() { runs++ })

@@ -17,8 +17,8 @@ import (
 // Number of kills, and the most calls of Run before a kill.
 const kills, maxRuns = 20, 250
 
-// TestSweepSurvivesKills kills a sweep at random calls and resumes it. The final log has each block once, complete and
-// in order.
+// TestSweepSurvivesKills kills a sweep at random calls and resumes it. The log has each block once, complete and in
+// order.
 func TestSweepSurvivesKills(t *testing.T) {
 	if testing.Short() {
 		t.Skip("runs a real sweep; left out with -short")
@@ -51,7 +51,7 @@ func TestSweepSurvivesKills(t *testing.T) {
 	checkLog(t, run)
 }
 
-// TestKilledEarly: a sweep killed in its first search has already written the time of an empty kernel.
+// TestKilledEarly: a sweep killed in its first search has already written an empty kernel's time.
 func TestKilledEarly(t *testing.T) {
 	if testing.Short() {
 		t.Skip("runs a real sweep; left out with -short")
@@ -81,7 +81,6 @@ func program(t *testing.T) string {
 	return bin
 }
 
-// runUntil runs a command with dieEnv=how.
 func runUntil(bin string, args []string, how string) (finished bool, err error) {
 	cmd := exec.Command(bin, args...)
 	cmd.Env = append(os.Environ(), steadyEnv+"=1", dieEnv+"="+how)
@@ -98,7 +97,7 @@ func runUntil(bin string, args []string, how string) (finished bool, err error) 
 	return false, fmt.Errorf("%w: %s", err, stderr.String())
 }
 
-// checkLog fails on an incomplete line, a repeated block or a missing block.
+// checkLog fails on incomplete lines, and on repeated or missing blocks.
 func checkLog(t *testing.T, dir string) {
 	t.Helper()
 	_, results, warnings, err := record.ReadDir(dir)

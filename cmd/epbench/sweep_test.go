@@ -47,7 +47,6 @@ func checkDemoSweep(t *testing.T, dir string) {
 	}
 }
 
-// cancelledAt returns a context that is cancelled when the file contains text.
 func cancelledAt(t *testing.T, file, text string) context.Context {
 	ctx, cancel := context.WithCancel(t.Context())
 	t.Cleanup(cancel)
@@ -70,7 +69,7 @@ func TestInterruptedSweep(t *testing.T) {
 	defer cancel()
 	runs := 0
 	useSteadyBackend(t, func() {
-		if runs++; runs == 300 { // the whole sweep needs many more calls
+		if runs++; runs == 300 { // a whole sweep needs more calls
 			cancel()
 		}
 	})

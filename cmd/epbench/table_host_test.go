@@ -10,8 +10,7 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// TestChangedResultsAreIllegalUnlessAccepted: a config with less precise results is legal only for problems of reduced
-// precision.
+// TestChangedResultsAreIllegalUnlessAccepted: less precise results are legal only for problems of reduced precision.
 func TestChangedResultsAreIllegalUnlessAccepted(t *testing.T) {
 	b, err := cpu.Open()
 	if err != nil {
@@ -34,8 +33,7 @@ func TestChangedResultsAreIllegalUnlessAccepted(t *testing.T) {
 	}
 }
 
-// TestAnswersAreSpelledForThisBuild: an old row answers with a config of this build. The row lacks parameters input and
-// mode.
+// TestAnswersAreSpelledForThisBuild: a row without parameters input and mode answers with a config of this build.
 func TestAnswersAreSpelledForThisBuild(t *testing.T) {
 	var stdout, stderr bytes.Buffer
 	args := strings.Fields("table lookup --table h100x2 --model qwen3-30b-a3b --ranks 2 --op dispatch --tokens 1 --dtype bf16 --format csv")

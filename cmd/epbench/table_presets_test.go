@@ -12,8 +12,8 @@ import (
 	"github.com/epbench/epbench/workloads"
 )
 
-// TestEmbeddedTablesAnswerPresets: each embedded table answers each preset with a legal config. A table of four ranks
-// also has rows of the preset's own shape. The table of 2 H100 has only FP8, up to 2,048 tokens.
+// TestEmbeddedTablesAnswerPresets: each embedded table answers each preset with a legal config. The table of 2 H100 has
+// only FP8, up to 2,048 tokens.
 func TestEmbeddedTablesAnswerPresets(t *testing.T) {
 	set, err := table.Open(table.Locations{Embedded: embedded.FS()})
 	if err != nil {
@@ -21,7 +21,7 @@ func TestEmbeddedTablesAnswerPresets(t *testing.T) {
 	}
 	for _, src := range set.Sources() {
 		header := src.Table.Header
-		// The table's own ABI, so that no row counts as old.
+		// The table's own ABI: no row counts as old.
 		host := table.Host{Machine: header.Machine, ABI: header.ABI, Check: legality(header.Machine)}
 		for _, preset := range workloads.Presets() {
 			if preset.Name == "demo" {
@@ -96,8 +96,8 @@ func TestEmbeddedRowsOfTheseKernels(t *testing.T) {
 	}
 }
 
-// TestEmbeddedRowsAnswer: this build has each row's kernels in their revision, and the row's config is legal. Delete a
-// row that fails.
+// TestEmbeddedRowsAnswer: this build has each row's kernels in their revision, and the config is legal. Delete a
+// failing row.
 func TestEmbeddedRowsAnswer(t *testing.T) {
 	set, err := table.Open(table.Locations{Embedded: embedded.FS()})
 	if err != nil {

@@ -11,7 +11,6 @@ import (
 	"github.com/epbench/epbench/tune/testfile"
 )
 
-// TestTableExitCodes checks exit codes. Scripts in testdata/script check the messages.
 func TestTableExitCodes(t *testing.T) {
 	demo, err := filepath.Abs("../../testdata/tables/cpu-demo.json")
 	if err != nil {

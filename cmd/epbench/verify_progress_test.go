@@ -9,8 +9,8 @@ import (
 	"time"
 )
 
-// TestVerifyProgress: verify prints progress lines during a long case. After the first case they show the remaining
-// time.
+// TestVerifyProgress: verify prints progress lines during a long case. After the first case the lines show the
+// remaining time.
 func TestVerifyProgress(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var out bytes.Buffer

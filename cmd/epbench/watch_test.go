@@ -14,7 +14,7 @@ import (
 	"github.com/epbench/epbench/tune/testfile"
 )
 
-// copyOfRun copies a recorded run. If finished is false, the copy looks unfinished.
+// copyOfRun copies a recorded run, or makes it look unfinished.
 func copyOfRun(t *testing.T, finished bool) string {
 	t.Helper()
 	dir := t.TempDir()

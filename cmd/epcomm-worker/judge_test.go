@@ -12,8 +12,8 @@ import (
 	"github.com/epbench/epbench/workloads"
 )
 
-// TestPrecisionOfPacks: a pack with rows of both precisions has a parameter "precision", with an error bound for each
-// value.
+// TestPrecisionOfPacks: a pack with rows of both precisions has parameter "precision". Each precision has an error
+// bound.
 func TestPrecisionOfPacks(t *testing.T) {
 	p := &pack.Pack{Digest: "0123456789abcdef"}
 	b := &backend{pack: p}

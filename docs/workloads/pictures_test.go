@@ -19,7 +19,6 @@ import (
 	"github.com/epbench/epbench/workloads"
 )
 
-// specs lists the routings in the table.
 var specs = []string{
 	"uniform", "balanced", "grouped:8:4", "zipf:1.0", "powerlaw:1.01", "lognormal:gini=0.25", "dirichlet:effective=64.0",
 	"khot:32:0.9", "hotrank:2.0", "one:0.9", "local", "remote", "all2one:0", "roundrobin", "masked:0.1", "ragged:0",
@@ -31,7 +30,6 @@ const (
 	begin, end = "<!-- table: make pages -->\n", "<!-- end of table -->\n"
 )
 
-// TestDocument compares the page's table and pictures with new ones.
 func TestDocument(t *testing.T) {
 	text := testfile.Read(t, document)
 	before, rest, ok := strings.Cut(string(text), begin)
@@ -60,8 +58,7 @@ func TestNothingIsLeftOut(t *testing.T) {
 	}
 }
 
-// drawn draws a routing for deepseek-v3, on 8 ranks with 4096 tokens each. The modifier eplb adds 32 replicas of
-// experts.
+// drawn draws a routing for deepseek-v3 on 8 ranks with 4096 tokens each. Modifier eplb adds 32 replicas of experts.
 func drawn(t *testing.T, spec string) *workloads.Workload {
 	t.Helper()
 	preset, err := workloads.FindPreset("deepseek-v3")
@@ -90,7 +87,7 @@ func row(w *workloads.Workload) string {
 		s.DistinctRanks, 100*s.LocalShare, s.EffectiveExperts, float64(w.BytesDispatch(workloads.Direct))/1e6)
 }
 
-// definition returns the text that defines the modifier of spec, or the distribution if spec has no modifier.
+// definition returns the text that defines the modifier of spec, or the distribution without a modifier.
 func definition(spec string) string {
 	kinds := append(workloads.Kinds(), workloads.Modifiers()...)
 	items := strings.Split(spec, "+")
@@ -103,7 +100,6 @@ func definition(spec string) string {
 	return ""
 }
 
-// name returns a picture's file name without .svg, such as zipf-eplb.
 func name(spec string) string {
 	var words []string
 	for _, item := range strings.Split(spec, "+") {
@@ -113,8 +109,8 @@ func name(spec string) string {
 	return strings.Join(words, "-")
 }
 
-// checkPicture compares a picture with its file, or writes the file when updating. It compares only on amd64: other
-// processors fuse operations, which changes the last digit.
+// checkPicture compares a picture with its file, or updates the file. It compares only on amd64: on other processors
+// the last digit differs.
 func checkPicture(t *testing.T, w *workloads.Workload) {
 	t.Helper()
 	file := name(w.Spec) + ".svg"
@@ -127,8 +123,8 @@ func checkPicture(t *testing.T, w *workloads.Workload) {
 	}
 }
 
-// picture draws each expert's load divided by the mean load, with a shade for each rank. Loads above ten times the mean
-// are cut off.
+// picture draws each expert's load divided by the mean load, shaded by rank. Loads above ten times the mean are cut
+// off.
 func picture(w *workloads.Workload) ([]byte, error) {
 	p := plot.New()
 	counts := w.TotalCounts()

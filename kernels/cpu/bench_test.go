@@ -12,7 +12,7 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// delivered is the bytes of one call of problem large: 4 ranks x 1024 tokens x 8 experts x 7168 values x 2 bytes.
+// delivered is the bytes of one call of `large`: 4 ranks x 1024 tokens x 8 experts x 7168 values x 2 bytes.
 const delivered = 4 * 1024 * 8 * 7168 * 2
 
 func large(op ep.Op) ep.Problem {
@@ -20,7 +20,7 @@ func large(op ep.Op) ep.Problem {
 		Tokens: 1024, MaxTokens: 1024, Dispatch: ep.BF16, Combine: ep.BF16}
 }
 
-// BenchmarkAgainstCopy prints bytes per second of a copy, of dispatch and of combine, measured in turns.
+// BenchmarkAgainstCopy prints bytes per second of a copy, dispatch and combine, measured in turns.
 func BenchmarkAgainstCopy(b *testing.B) {
 	source, target := make([]byte, delivered), make([]byte, delivered)
 	fill(source) // unwritten pages would share one page of zeros

@@ -172,7 +172,7 @@ func TestCancelInMidRun(t *testing.T) {
 	}
 }
 
-// TestThousandIterations runs many pairs without a reset of memory, then verifies one more.
+// TestThousandIterations runs many pairs without a reset of memory, then verifies one.
 func TestThousandIterations(t *testing.T) {
 	n := 1000
 	if testing.Short() {
@@ -211,7 +211,7 @@ func TestSignalsAreReset(t *testing.T) {
 	}
 }
 
-// TestLeftoverSignalIsFound: a call that leaves an unread signal fails, because the signal would corrupt the next call.
+// TestLeftoverSignalIsFound: a call that leaves an unread signal fails, because the next call would read it.
 func TestLeftoverSignalIsFound(t *testing.T) {
 	s, _ := session(t, problem(ep.Dispatch))
 	stray := stage{launch{blocks: 1}, func(w *worker, _ launch, set int) bool {

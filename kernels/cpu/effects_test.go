@@ -12,14 +12,13 @@ import (
 // effect is a case in which a parameter's value changes the time of a call.
 type effect struct {
 	param   string
-	a, b    ep.Value // compared values
+	a, b    ep.Value
 	op      ep.Op
 	ranks   int
 	tokens  int
 	setting map[string]ep.Value // parameters that differ from the default
 }
 
-// effects has a case for each parameter.
 var effects = []effect{
 	{"blocks", "1", "2", ep.Dispatch, 1, 512, nil},
 	{"blocks", "1", "2", ep.Combine, 1, 512, nil},

@@ -19,7 +19,6 @@ func brokenCase(op ep.Op) conform.Case {
 	}}
 }
 
-// hangsEnd is the deadline for candidates that always hang.
 const hangsEnd = time.Second
 
 func breakCPU(f fault, pick func(ep.Config) bool) *Backend {
@@ -40,7 +39,7 @@ var endings = map[fault]ep.Status{
 	panicking: ep.Crash,
 }
 
-// TestFaultsAreCaught injects each fault into each op and algorithm. The next candidate in the session must pass.
+// TestFaultsAreCaught injects each fault into each op and algorithm. The next candidate must pass.
 func TestFaultsAreCaught(t *testing.T) {
 	for f, want := range endings {
 		for _, op := range ep.Exchanges() {

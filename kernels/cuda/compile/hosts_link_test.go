@@ -18,7 +18,7 @@ func hostsProblem(d ep.DType) ep.Problem {
 	return p
 }
 
-// TestLinkHosts compiles and links the kernels that cross hosts, for every architecture.
+// TestLinkHosts compiles and links the kernels that cross hosts.
 func TestLinkHosts(t *testing.T) {
 	if _, err := shmem.Folder(); err != nil {
 		if os.Getenv(shmem.Env) != "" {
@@ -50,7 +50,6 @@ func TestLinkHosts(t *testing.T) {
 	}
 }
 
-// eachRoute returns c once for each route.
 func eachRoute(c ep.Config) []ep.Config {
 	if c.Str("route") == "" {
 		return []ep.Config{c}

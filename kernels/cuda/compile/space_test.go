@@ -12,8 +12,8 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// compileConfigs returns base, then configs with other compiled parameters: speed parameters in every combination,
-// others one value at a time.
+// compileConfigs returns base, then other compiled parameters: speed parameters in every combination, others one value
+// at a time.
 func compileConfigs(k kernels.Kernel, base ep.Config) []ep.Config {
 	out := []ep.Config{base}
 	for _, q := range k.Params {
@@ -38,15 +38,14 @@ func compileConfigs(k kernels.Kernel, base ep.Config) []ep.Config {
 	return out
 }
 
-// compiled is a variant and a config that needs it.
 type compiled struct {
 	declaration declare.Declaration
 	config      ep.Config
 	unit        sources.Unit
-	def         bool // is the default
+	def         bool
 }
 
-// variants returns a kernel's distinct variants, the default first, or none if the default is illegal.
+// variants returns a kernel's distinct variants, default first, or none if the default is illegal.
 func variants(f declare.Declaration, m ep.Machine, p ep.Problem) ([]compiled, error) {
 	p.Layout = append(f.Kernel.Layouts, p.Layout)[0]
 	base := f.Kernel.DefaultConfig(m, p)

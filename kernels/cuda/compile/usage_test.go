@@ -28,7 +28,7 @@ var (
 	smemLine  = regexp.MustCompile(`(\d+) bytes smem`)
 )
 
-// parseUsage reads a log of ptxas -v. It returns only entry points: their registers include those of called functions.
+// parseUsage reads a log of ptxas -v. It returns only entry points: their registers include called functions'.
 func parseUsage(log string) ([]usage, error) {
 	var out []usage
 	var u usage
@@ -36,7 +36,6 @@ func parseUsage(log string) ([]usage, error) {
 		if m := entryLine.FindStringSubmatch(line); m != nil {
 			u = usage{Entry: m[1]}
 		}
-		// Later spill lines belong to device functions.
 		if m := spillLine.FindStringSubmatch(line); m != nil && u.Entry != "" {
 			u.Stack, u.SpillStore, u.SpillLoad = digits(m[1]), digits(m[2]), digits(m[3])
 		}

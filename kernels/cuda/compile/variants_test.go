@@ -23,8 +23,8 @@ import (
 
 const variantsEnv = "EPBENCH_VARIANTS"
 
-// Every default must compile for each of arches. Tables are measured on sm_90a, so the test compiles every pair of
-// values for it; for the others it compiles every value.
+// Every default must compile for each of arches. Tables are measured on sm_90a, where the test compiles every pair of
+// values; elsewhere it compiles every value.
 var arches = []string{"sm_80", "sm_90a", "sm_100a"}
 
 func variantsFor(arch string, space []compiled) []compiled {
@@ -37,7 +37,7 @@ func variantsFor(arch string, space []compiled) []compiled {
 	return cover(space, pairs)
 }
 
-// cover returns the defaults, and further variants that together have every feature.
+// cover returns the defaults and further variants that together have every feature.
 func cover(space []compiled, features func(compiled) []string) []compiled {
 	var out, left []compiled
 	seen := map[string]bool{}
@@ -67,7 +67,7 @@ func cover(space []compiled, features func(compiled) []string) []compiled {
 	}
 }
 
-// values returns a variant's defines, each with the source's name.
+// values returns a variant's defines with the source's name.
 func values(x compiled) []string {
 	var out []string
 	for _, d := range x.unit.Defines {
@@ -76,7 +76,7 @@ func values(x compiled) []string {
 	return out
 }
 
-// pairs returns a variant's pairs of defines, each with the source's name.
+// pairs returns a variant's pairs of defines with the source's name.
 func pairs(x compiled) []string {
 	out := values(x)
 	for i, a := range x.unit.Defines {
@@ -87,7 +87,6 @@ func pairs(x compiled) []string {
 	return out
 }
 
-// TestVariantsCover: each architecture compiles every default, and every value or pair.
 func TestVariantsCover(t *testing.T) {
 	t.Setenv(variantsEnv, "")
 	space := defaultSpace(t)
@@ -119,7 +118,7 @@ func TestVariantsCover(t *testing.T) {
 	}
 }
 
-// defaultSpace returns the distinct variants of every kernel. Combine does not depend on the dispatched dtype.
+// defaultSpace returns distinct variants of every kernel.
 func defaultSpace(t *testing.T) []compiled {
 	t.Helper()
 	var out []compiled
@@ -176,7 +175,7 @@ func TestVariants(t *testing.T) {
 	}
 }
 
-// compileOne returns a line of resources and digest for each kernel of a variant.
+// compileOne returns resources and digest of each kernel, one a line.
 func compileOne(t *testing.T, c *Compiler, x compiled) string {
 	cubin, log, err := c.build(x.unit)
 	if err != nil {
@@ -217,7 +216,7 @@ func TestCompileErrors(t *testing.T) {
 	}
 }
 
-// TestCompileCache: a second compiler reads the first compiler's binaries, but no truncated one.
+// TestCompileCache: a second compiler reads the first compiler's complete binaries.
 func TestCompileCache(t *testing.T) {
 	t.Setenv(CacheEnv, t.TempDir())
 	c, err := NewCompiler("sm_90a")
@@ -264,7 +263,7 @@ func TestCompileAhead(t *testing.T) {
 	if b := c.load(key); b == nil || len(q.seen) != 1 || len(q.slots) != 0 {
 		t.Errorf("the cached binary has %d bytes, %d units were added, %d still compile", len(b), len(q.seen), len(q.slots))
 	}
-	q.slots <- struct{}{} // takes the only slot
+	q.slots <- struct{}{}
 	dropped := sources.Unit{Source: declare.LitmusSource}
 	q.Add(dropped)
 	q.closed.Store(true)

@@ -15,13 +15,13 @@ import (
 	"github.com/epbench/epbench/workloads"
 )
 
-// activationArena holds the memory of one emulated call, and the statements that set pointers to it.
+// activationArena holds an emulated call's memory, and statements that set pointers to it.
 type activationArena struct {
 	mem []byte
 	job []string
 }
 
-// add appends data, and the statement that points a field of EpSiluArgs to the data.
+// add appends data, and the statement that points a field of EpSiluArgs to it.
 func (m *activationArena) add(field string, data any) (offset int) {
 	var b bytes.Buffer
 	_ = binary.Write(&b, binary.LittleEndian, data) // slices of fixed-size values cannot fail
@@ -43,7 +43,7 @@ type activated struct {
 	maxRows     int
 }
 
-// drawEnded draws a routing in which some experts get no row. The last expert gets rows if there are tokens.
+// drawEnded draws a routing in which some experts get no row, but the last expert does.
 func drawEnded(t *testing.T, p ep.Problem) (*workloads.Workload, *ref.Oracle) {
 	t.Helper()
 	for seed := range uint64(1000) {
@@ -61,7 +61,6 @@ func drawEnded(t *testing.T, p ep.Problem) (*workloads.Workload, *ref.Oracle) {
 	return nil, nil
 }
 
-// newActivated draws a routing and fills the inputs.
 func newActivated(t *testing.T, p ep.Problem, how ref.Activation) *activated {
 	t.Helper()
 	w, oracle := drawEnded(t, p)
@@ -125,8 +124,7 @@ func (x *activated) emulate(t *testing.T, tools *emulator, c ep.Config) {
 	copy(x.scales, m.mem[scales:])
 }
 
-// activationProblem returns a small problem. Its rows have 384 columns, no multiple of the 256 that a warp takes at
-// once.
+// activationProblem returns a small problem. 384 columns are no multiple of a warp's 256.
 func activationProblem(d ep.DType, tokens int) ep.Problem {
 	return ep.Problem{Op: ep.Activation, Mode: ep.Graph, Ranks: 1, Nodes: 1, Hidden: 384, Experts: 40, TopK: 2,
 		Tokens: tokens, MaxTokens: max(tokens, 1), Dispatch: d, Combine: ep.BF16}
@@ -171,7 +169,7 @@ func TestActivationsEmulated(t *testing.T) {
 	}
 }
 
-// TestActivationJudged: the check finds a wrong byte in elements, scales and padding, and a byte after the last row.
+// TestActivationJudged: the check finds wrong bytes in elements, scales, padding and after the last row.
 func TestActivationJudged(t *testing.T) {
 	emulator := need(t, emulTools)
 	p := activationProblem(ep.NVFP4, 20)
@@ -198,7 +196,7 @@ func TestActivationJudged(t *testing.T) {
 	}
 }
 
-// TestInterleavedEqualsPlain: the interleaved kernel gives the same bits as the plain kernel on split columns.
+// TestInterleavedEqualsPlain: the interleaved kernel gives the plain kernel's bits.
 func TestInterleavedEqualsPlain(t *testing.T) {
 	emulator := need(t, emulTools)
 	for _, d := range ep.DTypes() {

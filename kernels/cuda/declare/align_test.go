@@ -6,8 +6,7 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// TestEmulatedAligned: with layout expert:128 every dispatch and combine gives the oracle's bits. Each expert's rows
-// begin at a multiple of 128.
+// TestEmulatedAligned: with layout expert:128 each expert's rows begin at a multiple of 128, and all outputs are right.
 func TestEmulatedAligned(t *testing.T) {
 	for _, q := range []struct {
 		fastCase

@@ -9,7 +9,7 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// TestCopyProbeEmulated: every row is copied exactly once. Away rows go to the next rank; others stay.
+// TestCopyProbeEmulated: every row is copied once. Away rows go to the next rank; others stay.
 func TestCopyProbeEmulated(t *testing.T) {
 	oncePerRun(t)
 	c := CopyProbe{SMs: 2, Home: 37, Away: 11, RowBytes: 3600}

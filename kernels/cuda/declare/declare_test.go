@@ -30,7 +30,7 @@ func TestHeap(t *testing.T) {
 	})
 }
 
-// TestStates: each part of a state has a size above 0. A state has no more regions than EpArgs holds.
+// TestStates: each part of a state has a size above 0. EpArgs has room for all regions.
 func TestStates(t *testing.T) {
 	for _, shape := range []struct{ ranks, local, topK, hidden int }{{1, 1, 1, 256}, {2, 3, 4, 512}, {8, 32, 8, 7168}, {8, 128, 16, 4096}} {
 		p := ep.Problem{

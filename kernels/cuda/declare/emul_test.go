@@ -20,12 +20,12 @@ import (
 
 var (
 	emulTools = sync.OnceValues(func() (*emulator, error) { return newEmulator() })
-	// raceTools compile with a race detector. It reports accesses that no fence, barrier or atomic orders.
+	// raceTools compile with a race detector.
 	raceTools = sync.OnceValues(func() (*emulator, error) { return newEmulator("-fsanitize=thread") })
 )
 
-// need returns the emulator, or skips the test: with -short, or on a host that cannot emulate. Go's race detector
-// cannot look into the emulator, so pass -short with -race.
+// need returns the emulator, or skips the test with -short or on a host that cannot emulate. Go's race detector cannot
+// look into the emulator, so pass -short with -race.
 func need(t *testing.T, get func() (*emulator, error)) *emulator {
 	t.Helper()
 	if testing.Short() {
@@ -40,8 +40,7 @@ func need(t *testing.T, get func() (*emulator, error)) *emulator {
 	return tools
 }
 
-// emulated holds a workload in the memory of one State, and runs kernels of that State on the CPU. Between jobs a file
-// holds the memory of all ranks.
+// emulated holds a workload in the memory of one State, and runs that State's kernels on the CPU.
 type emulated struct {
 	t       *testing.T
 	tools   *emulator // replace it before the first job
@@ -51,19 +50,18 @@ type emulated struct {
 	heap    Heap
 	arena   string
 	process *emulation
-	mem     []byte   // [rank][heap], the file's content between jobs
-	rounds  int      // calls of each op so far
-	extra   []string // further statements, such as those that cause faults
+	mem     []byte // [rank][heap], between jobs
+	rounds  int
+	extra   []string // further statements, such as faults
 	global  float32
 }
 
-// emulPatience is the longest wait inside an emulated kernel. On a busy host a block may run only every few seconds.
+// emulPatience bounds waits in emulated kernels. On a busy host a block may run only every few seconds.
 const emulPatience = 90 * time.Second
 
-// onCPU returns a machine that passes every legality check of a GPU.
 func onCPU() ep.Machine { return ep.Machine{Backend: "cuda", Arch: "sm_90", SMs: 132, GPUs: 8} }
 
-// emulate allocates memory for the kernels of a state. inputScale is NVFP4's global scale.
+// emulate allocates memory for a state's kernels. inputScale is NVFP4's global scale.
 func emulate(t *testing.T, w *workloads.Workload, of State, inputScale float32) *emulated {
 	t.Helper()
 	p := w.Problem
@@ -128,10 +126,9 @@ func (e *emulated) inputs(rank int) {
 	}
 }
 
-// bias returns the number that epilogue=bias adds in a column.
 func (e *emulated) bias(column int) float32 { return float32(column%7) - 3 }
 
-// fieldParts maps pointers of EpArgs to parts of the heap.
+// fieldParts maps fields of EpArgs to parts of the heap.
 func (e *emulated) fieldParts() map[string]string {
 	return map[string]string{"x": PartX, "topk_ids": PartIDs, "weights": PartWeights, "input_scales": PartInputScale,
 		"bias": PartBias, "out": PartOut, "out_scales": PartScales, "row_offsets": PartRowOffsets, "expert_ids": PartExpertIDs,
@@ -176,7 +173,7 @@ func (e *emulated) call(f Declaration, c ep.Config) []string {
 	return s
 }
 
-// experts returns the statements that replace the experts between dispatch and combine.
+// experts returns statements that replace the experts between dispatch and combine.
 func (e *emulated) experts() []string {
 	e.t.Helper()
 	return []string{e.object(ExpertSource(e.w.Problem), nil), "launch ep_expert 2 64 0"}
@@ -197,13 +194,13 @@ func launchLine(l Launch) string {
 		l.Entry, l.Grid, l.Block, l.Shared, p.SMs, p.WaitSMs, p.CountSMs, p.TileTokens, p.ChunkBytes, p.Own[0], p.Own[1], p.Own[2], p.Own[3])
 }
 
-// wipe returns the statement that fills a part of each rank's heap with ones. Otherwise a value that a call failed to
-// write would look right, because the call before wrote the same value.
+// wipe returns the statement that fills a part of each heap with ones. Otherwise a value that a call failed to write
+// would look right: the call before wrote the same value.
 func (e *emulated) wipe(name string) []string {
 	return []string{fmt.Sprintf("wipe %d %d", e.heap.Offset[name], len(e.part(0, name)))}
 }
 
-// run performs the calls n times on all ranks at once, without further barriers.
+// run performs calls n times on all ranks, without further barriers.
 func (e *emulated) run(n int, calls ...[]string) {
 	e.t.Helper()
 	job := append([]string{"arena " + e.arena, fmt.Sprintf("seed %d", e.rounds+1), fmt.Sprintf("rounds %d", e.rounds)}, e.arguments()...)
@@ -219,7 +216,6 @@ func (e *emulated) run(n int, calls ...[]string) {
 	e.checkGaps()
 }
 
-// emulation returns this test's process, and starts it before the first job.
 func (e *emulated) emulation() *emulation {
 	e.t.Helper()
 	if e.process != nil {
@@ -238,7 +234,7 @@ func (e *emulated) emulation() *emulation {
 	return p
 }
 
-// checkGaps checks that no kernel wrote to the bytes between the parts of a heap.
+// checkGaps: no kernel wrote to bytes between the parts of a heap.
 func (e *emulated) checkGaps() {
 	e.t.Helper()
 	for r := range e.w.Problem.Ranks {
@@ -253,7 +249,7 @@ func (e *emulated) checkGaps() {
 	}
 }
 
-// faultOf returns a rank's fault record as text, "" if it is empty.
+// faultOf returns a rank's fault record, "" if it is empty.
 func (e *emulated) faultOf(rank int) string {
 	f := e.part(rank, "fault")
 	u := func(i int) uint32 { return binary.LittleEndian.Uint32(f[i:]) }
@@ -342,7 +338,7 @@ func (e *emulated) combined(rank, i int) []uint16 {
 	return row
 }
 
-// changed returns c with values replaced: name, value, name, value, ...
+// changed replaces values of c: name, value, ...
 func changed(c ep.Config, pairs ...string) ep.Config {
 	for i := 0; i < len(pairs); i += 2 {
 		c = c.With(pairs[i], ep.Value(pairs[i+1]))

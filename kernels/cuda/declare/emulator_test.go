@@ -17,7 +17,7 @@ import (
 	"time"
 )
 
-// errNoEmulator: this host cannot compile the emulator. The wrapping error gives the reason.
+// errNoEmulator means that this host cannot compile the emulator. The wrapping error gives the reason.
 var errNoEmulator = errors.New("no emulation here")
 
 // emulator compiles CUDA sources with a host compiler and runs them on the CPU. A block is an OS thread; a device
@@ -27,8 +27,8 @@ type emulator struct {
 	flags []string // for device code, such as -fsanitize=thread
 }
 
-// newEmulator compiles the harness with flags for device code. A folder named by a hash of all sources keeps the files
-// for later runs.
+// newEmulator compiles the harness. flags are for device code. Later runs reuse a folder named by a hash of all
+// sources.
 func newEmulator(flags ...string) (*emulator, error) {
 	if _, err := exec.LookPath("g++"); err != nil {
 		return nil, fmt.Errorf("%w: it needs g++ with C++20, but there is no g++ on PATH", errNoEmulator)
@@ -66,7 +66,7 @@ func hashFolder(w io.Writer, name string) error {
 	})
 }
 
-// hostArgs returns the compiler's arguments for the harness, without sanitizers; fiber.cpp tells them about fibers.
+// hostArgs returns the compiler's arguments for the harness, without sanitizers.
 func (e *emulator) hostArgs() []string {
 	args := []string{"-O2", "-rdynamic", nativeFile("emul/src/harness.cpp"), nativeFile("emul/src/fiber.cpp"), "-ldl", "-lpthread"}
 	if slices.Contains(e.flags, "-fsanitize=thread") {
@@ -80,8 +80,7 @@ func (e *emulator) hostArgs() []string {
 
 func (e *emulator) path(name string) string { return filepath.Join(e.dir, name) }
 
-// compile compiles source (a path under native/kernels) to a shared object and returns its path. Defines have the form
-// NAME=VALUE.
+// compile compiles source (a path under native/kernels) to a shared object and returns its path. Defines: NAME=VALUE.
 func (e *emulator) compile(source string, defines []string) (string, error) {
 	sum := sha256.Sum256([]byte(source + "\n" + strings.Join(defines, "\n")))
 	name := hex.EncodeToString(sum[:8]) + ".so"
@@ -104,7 +103,7 @@ func (e *emulator) compile(source string, defines []string) (string, error) {
 	return e.path(name), e.build(name, append(args, "-x", "c++", nativeFile("kernels/"+source), "-lgcc")...)
 }
 
-// build renames the compiler's output at the end, so that an interrupted build leaves no complete-looking file.
+// build renames the compiler's output at the end: an interrupted build leaves no complete-looking file.
 func (e *emulator) build(name string, args ...string) error {
 	tmp, err := os.CreateTemp(e.dir, name+".*")
 	if err != nil {
@@ -114,7 +113,7 @@ func (e *emulator) build(name string, args ...string) error {
 	tmp.Close()
 	base := []string{"-std=c++20", "-o", tmp.Name()}
 	if len(e.flags) > 0 {
-		base = append(base, "-g1") // sanitizers report lines
+		base = append(base, "-g1")
 	}
 	for _, inc := range sourceFolders {
 		base = append(base, "-I"+nativeFile(inc))
@@ -128,7 +127,7 @@ func (e *emulator) build(name string, args ...string) error {
 	return os.Rename(tmp.Name(), e.path(name))
 }
 
-// run performs one job, a list of statements (harness.cpp explains them). The error contains the emulator's output.
+// run performs one job, a list of statements that harness.cpp explains. Errors contain the emulator's output.
 func (e *emulator) run(patience time.Duration, statements []string) error {
 	p, err := e.start()
 	if err != nil {
@@ -137,13 +136,12 @@ func (e *emulator) run(patience time.Duration, statements []string) error {
 	return errors.Join(p.perform(patience, statements), p.close())
 }
 
-// emulation is a process that performs jobs one after another. A process for each job would make stacks and fiber
-// records each time.
+// emulation is a process that performs one job after another, which is faster than a process for each job.
 type emulation struct {
 	cmd *exec.Cmd
 	in  io.WriteCloser
 	out *bufio.Reader
-	log bytes.Buffer // stderr
+	log bytes.Buffer
 }
 
 func (e *emulator) start() (*emulation, error) {
@@ -173,7 +171,7 @@ func (p *emulation) perform(patience time.Duration, statements []string) error {
 	return errors.Join(fmt.Errorf("emulation: the job did not end: %w", p.close()), err)
 }
 
-// close ends the process. Its error contains the output of a failed process.
+// close ends the process.
 func (p *emulation) close() error {
 	p.in.Close()
 	if err := p.cmd.Wait(); err != nil {

@@ -26,8 +26,8 @@ func TestBoundedDefaultsAreLegal(t *testing.T) {
 	}
 }
 
-// TestEPDefaultsAreLegal: the ep kernels' defaults are legal for every valid problem. Their launches fit the machine
-// and have blocks for every role.
+// TestEPDefaultsAreLegal: the ep kernels' defaults are legal for every valid problem. Launches fit the machine and have
+// blocks for every role.
 func TestEPDefaultsAreLegal(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		p := ep.Problem{Op: ep.Pair, Mode: ep.Graph, Nodes: 1, Combine: ep.BF16,

@@ -12,7 +12,7 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// epCase is a dispatch and a combine to emulate, by default with few blocks and threads, but a block for each task.
+// epCase is a dispatch and a combine to emulate, by default with few blocks, but one for each task.
 type epCase struct {
 	name    string
 	dtype   ep.DType
@@ -45,7 +45,7 @@ func (c epCase) configs(p ep.Problem) (dispatch, combine ep.Config) {
 	return dispatch, combine
 }
 
-// epPair is an emulated case whose calls are compiled.
+// epPair is an emulated case.
 type epPair struct {
 	*emulated
 	dc, cc            ep.Config
@@ -74,8 +74,8 @@ func (e epPair) compare() ref.Compare {
 	return ref.Compare{Bits: true, Partial: partialOf(e.cc)}
 }
 
-// round returns the statements of a pair. They first wipe receive slots and outputs. With algo=direct the dispatch's
-// slots are also wiped before the combine; a combine with algo=dedup reads them.
+// round returns a pair's statements. They first wipe receive slots and outputs. A combine with algo=dedup reads the
+// dispatch's slots, so only algo=direct wipes them before the combine.
 func (e epPair) round() [][]string {
 	calls := [][]string{e.wipe(epState.Part("return")), e.wipe(PartCombined), e.wipe(PartOut), e.dispatch}
 	if e.cc.Str("algo") == "direct" {
@@ -94,8 +94,8 @@ func (e epPair) check() {
 	e.checkCounters()
 }
 
-// checkCounters: after a call, each expert and source rank has the entry {EP_READY_FLAG + end row, rows}, where
-// EP_READY_FLAG is 1024. Every other counter is zero.
+// checkCounters: after a call, each expert and source rank has entry {EP_READY_FLAG + end row, rows}. Every other
+// counter is zero.
 func (e epPair) checkCounters() {
 	e.t.Helper()
 	p := e.w.Problem
@@ -116,7 +116,7 @@ func (e epPair) checkCounters() {
 	}
 }
 
-// isCursor reports whether word i is a tile claim or a row cursor, which the next call clears.
+// isCursor reports whether word i is a tile claim or row cursor, which the next call clears.
 func (e epPair) isCursor(i int) bool {
 	experts := e.w.Problem.Experts
 	return i == 5 || i >= 40+5*experts && i < 40+7*experts
@@ -168,8 +168,8 @@ var epCases = []epCase{
 		conf: []string{"mode", "split"}},
 }
 
-// TestEPEmulated: both ep kernels give the oracle's bytes: in one pair on poisoned outputs, in a repeated combine, and
-// in many pairs without barriers between ranks.
+// TestEPEmulated: both ep kernels give the oracle's bytes in one pair, in a repeated combine, and in many pairs without
+// barriers.
 func TestEPEmulated(t *testing.T) {
 	for _, c := range epCases {
 		t.Run(c.name, func(t *testing.T) {
@@ -190,7 +190,7 @@ func TestEPEmulated(t *testing.T) {
 	}
 }
 
-// TestEPThousandPairs: the last of a thousand pairs in the same memory gives the oracle's bytes.
+// TestEPThousandPairs: the last of a thousand pairs in one memory gives the oracle's bytes.
 func TestEPThousandPairs(t *testing.T) {
 	c := epCase{dtype: ep.BF16, ranks: 2, experts: 4, topK: 2, hidden: 64, tokens: []int{3, 2}, max: 3,
 		conf: []string{"sms", "2", "threads", "32"}}
@@ -216,8 +216,8 @@ func TestEPRaceFree(t *testing.T) {
 	}
 }
 
-// TestEPLostSignal: a rank that waits for a lost signal writes a fault with phase, expert and source. After a reset,
-// calls give right results.
+// TestEPLostSignal: the rank that waits for a lost signal writes a fault with phase, expert and source. After a reset,
+// results are right.
 func TestEPLostSignal(t *testing.T) {
 	for _, lost := range []struct {
 		name, algo string
@@ -276,7 +276,7 @@ func TestEPBadSourceIsSkipped(t *testing.T) {
 	}
 }
 
-// TestEPWithoutWeights: without router weights combine's output is the unsummed [token, k, hidden].
+// TestEPWithoutWeights: without router weights combine does not sum: its output is [token, k, hidden].
 func TestEPWithoutWeights(t *testing.T) {
 	c := epCase{dtype: ep.BF16, ranks: 2, experts: 6, topK: 3, hidden: 64, tokens: []int{4, 3}, max: 4, masked: 0.2}
 	e := c.prepare(t)
@@ -300,7 +300,7 @@ func TestEPWithoutWeights(t *testing.T) {
 	}
 }
 
-// TestEPEpilogue: the epilogue is applied once to each value, after the shared expert is added.
+// TestEPEpilogue: the epilogue is applied once to each value, after the addition of the shared expert.
 func TestEPEpilogue(t *testing.T) {
 	for _, hook := range []string{"scale", "bias"} {
 		c := epCase{dtype: ep.BF16, ranks: 1, experts: 3, topK: 2, hidden: 64, tokens: []int{5}, max: 5, shared: true,

@@ -12,13 +12,13 @@ import (
 	"github.com/epbench/epbench/workloads"
 )
 
-// fastCase is a workload and a pair of kernels other than the ep kernels.
+// fastCase is a workload and a pair of kernels, except ep kernels.
 type fastCase struct {
 	p                 ep.Problem
 	tokens            []int   // for each rank, repeated for further ranks
 	hot, masked       float64 // see emulWorkload
 	dispatch, combine string  // changes to the defaults, name=value,...
-	pairs             int     // number of pairs in a row
+	pairs             int
 }
 
 func pairProblem(f ep.DType, ranks, hidden, experts, topK, maxTokens int) ep.Problem {
@@ -31,7 +31,7 @@ func (q fastCase) name() string {
 		q.tokens, q.dispatch, q.combine), " ", "_")
 }
 
-// fastPair is an emulated pair: declarations of dispatch and combine (d, c) and their configs (dc, cc).
+// fastPair is an emulated pair: declarations (d, c) and configs (dc, cc) of dispatch and combine.
 type fastPair struct {
 	*emulated
 	d, c   Declaration
@@ -59,18 +59,18 @@ func overDefault(t *testing.T, f Declaration, p ep.Problem, changes string) ep.C
 
 // after numbers the next calls n+1, n+2, ...
 func (e fastPair) after(n int) fastPair {
-	e.rounds = n // copies of e share this pointer's target
+	e.rounds = n // copies of e share this target
 	return e
 }
 
-// late delays each rank's calls by a different time.
+// late gives each rank's calls another delay.
 func (e fastPair) late() {
 	for r := range e.w.Problem.Ranks {
 		e.extra = append(e.extra, fmt.Sprintf("set %d delay_ns %d", r, r*r%5*300_000))
 	}
 }
 
-// reroute gives every rank another routing and token count, and keeps the data of earlier calls.
+// reroute gives every rank another routing and token count. Old data stays.
 func (q fastCase) reroute(e fastPair) {
 	w := emulWorkload(q.p, append(q.tokens[1:], q.tokens[0]), q.hot/2, q.masked, 8)
 	e.w, e.oracle = w, ref.New(w, 1)
@@ -79,8 +79,8 @@ func (q fastCase) reroute(e fastPair) {
 	}
 }
 
-// checkCalls compares outputs with the oracle: after calls of dispatch alone and of combine alone, after many pairs,
-// and after pairs with another routing. There is no barrier between calls, and ranks have different delays.
+// checkCalls compares outputs with the oracle, after single calls, pairs, and pairs with another routing. There are no
+// barriers between calls, and ranks have different delays.
 func (q fastCase) checkCalls(e fastPair) {
 	e.t.Helper()
 	ordered := ref.Compare{Ordered: true}
@@ -104,7 +104,7 @@ func (q fastCase) checkCalls(e fastPair) {
 	e.checkIdle()
 }
 
-// checkEach runs checkCalls in a parallel subtest for each case and layout, by default the case's layout.
+// checkEach runs checkCalls in a parallel subtest for each case and layout.
 func checkEach(t *testing.T, d, c Declaration, cases []fastCase, layouts ...ep.Layout) {
 	t.Helper()
 	for _, q := range cases {
@@ -118,7 +118,7 @@ func checkEach(t *testing.T, d, c Declaration, cases []fastCase, layouts ...ep.L
 	}
 }
 
-// check runs checkCalls in a parallel subtest. It uses a copy of q.
+// check runs checkCalls on a copy of q in a parallel subtest.
 func (q fastCase) check(t *testing.T, name string, d, c Declaration) {
 	t.Helper()
 	t.Run(name, func(t *testing.T) {
@@ -127,9 +127,9 @@ func (q fastCase) check(t *testing.T, name string, d, c Declaration) {
 	})
 }
 
-// checkIdle checks layouts expert and masked between calls. All return slots must be empty: a later call would read the
-// rows. Each rank must have told every rank the number of its last combine, because that number decides which slots
-// other ranks may overwrite.
+// checkIdle checks layouts expert and masked between calls. All return slots are empty, because a later call would read
+// their rows. Each rank has told every rank the number of its last combine. This number decides when others may
+// overwrite slots.
 func (e fastPair) checkIdle() {
 	e.t.Helper()
 	state := e.c.StateOf(e.cc)
@@ -151,8 +151,7 @@ func (e fastPair) checkIdle() {
 	}
 }
 
-// TestFastKernelsGiveUp: a rank that waits for a lost count writes a fault. The fault names the source rank, and the
-// expert if experts have own counts.
+// TestFastKernelsGiveUp: a rank that waits for a lost count writes a fault with the source rank.
 func TestFastKernelsGiveUp(t *testing.T) {
 	p := pairProblem(ep.BF16, 2, 256, 8, 2, 5)
 	for _, q := range []struct {
@@ -222,8 +221,8 @@ func TestFastLegality(t *testing.T) {
 	}
 }
 
-// emulWorkload draws distinct experts and weights for tokens[rank] tokens. The fraction `hot` of the tokens selects
-// expert 0, and the fraction `masked` of the selections is masked.
+// emulWorkload draws experts and weights for tokens[rank] tokens. The fraction `hot` of the tokens selects expert 0,
+// and the fraction `masked` of the selections is masked.
 func emulWorkload(p ep.Problem, tokens []int, hot, masked float64, seed uint64) *workloads.Workload {
 	rng := rand.New(rand.NewPCG(seed, 1))
 	w := &workloads.Workload{Problem: p, Spec: "test", Seed: seed}
@@ -258,8 +257,8 @@ func drawToken(rng *rand.Rand, p ep.Problem, hot, masked float64, ids []int32, w
 	}
 }
 
-// TestFastKernelsRace: the ll and final kernels have no race: a fence, a barrier or a kernel's end orders any two
-// conflicting accesses.
+// TestFastKernelsRace: in the ll and final kernels a fence, a barrier or a kernel's end orders any two conflicting
+// accesses.
 func TestFastKernelsRace(t *testing.T) {
 	for _, q := range []struct {
 		fastCase
@@ -286,7 +285,6 @@ func TestFastKernelsRace(t *testing.T) {
 	}
 }
 
-// races runs three pairs with the race detector.
 func (q fastCase) races(t *testing.T, d, c Declaration) {
 	t.Helper()
 	e := q.prepare(t, d, c)

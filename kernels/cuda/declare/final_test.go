@@ -29,8 +29,7 @@ func TestFinalEmulated(t *testing.T) {
 	})
 }
 
-// TestStartsAreLegal: the configs of Kernel.Starts are legal with any number of SMs. With more than fewSMs SMs they all
-// differ.
+// TestStartsAreLegal: the configs of Kernel.Starts are legal with any number of SMs.
 func TestStartsAreLegal(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		m := onCPU()

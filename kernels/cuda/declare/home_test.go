@@ -6,8 +6,8 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// TestFinalHomeAndPartialEmulated: dispatch_final_home gives the oracle's bytes, and combine_final_partial the bits of
-// the oracle's partial sums.
+// TestFinalHomeAndPartialEmulated: dispatch_final_home gives the oracle's bytes. combine_final_partial gives the bits
+// of the oracle's partial sums.
 func TestFinalHomeAndPartialEmulated(t *testing.T) {
 	oncePerRun(t)
 	q := fastCase{pairProblem(ep.BF16, 2, 264, 32, 6, 6), []int{6, 2}, 0, 0.3,
@@ -15,7 +15,7 @@ func TestFinalHomeAndPartialEmulated(t *testing.T) {
 	q.checkCalls(q.prepare(t, dispatchFinalHome(), combineFinalPartial()))
 }
 
-// TestFinalHomeTeamsEmulated: dispatch_final_home gives the oracle's bytes if a team of several warps sends one token.
+// TestFinalHomeTeamsEmulated: dispatch_final_home gives the oracle's bytes if several warps (a team) send one token.
 func TestFinalHomeTeamsEmulated(t *testing.T) {
 	oncePerRun(t)
 	checkEach(t, dispatchFinalHome(), combineFinalPolled(), []fastCase{
@@ -25,8 +25,8 @@ func TestFinalHomeTeamsEmulated(t *testing.T) {
 	})
 }
 
-// TestFinalHomeTeamsRace: all warps of a team store before one of them stores the header. A call reads before other
-// ranks' next call stores, also in blocks that both send and complete.
+// TestFinalHomeTeamsRace: all warps of a team store before one warp stores the header. A call reads before other ranks'
+// next call stores.
 func TestFinalHomeTeamsRace(t *testing.T) {
 	oncePerRun(t)
 	q := fastCase{pairProblem(ep.FP8, 2, 640, 8, 2, 5), []int{5, 3}, 0.3, 0,

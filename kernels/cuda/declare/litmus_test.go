@@ -13,7 +13,7 @@ import (
 
 const litmusRanks = 2
 
-// runLitmus runs l on emulated ranks, and returns each rank's region and counters.
+// runLitmus returns each rank's region and counters.
 func runLitmus(t *testing.T, tools *emulator, l Litmus, defines ...string) (areas, counters [][]byte, err error) {
 	t.Helper()
 	p := ep.Problem{Ranks: litmusRanks, Hidden: 128, Experts: 4, TopK: 2, Dispatch: ep.BF16}
@@ -47,7 +47,6 @@ func runLitmus(t *testing.T, tools *emulator, l Litmus, defines ...string) (area
 	return areas, counters, nil
 }
 
-// TestLitmus: each litmus test passes on the emulator.
 func TestLitmus(t *testing.T) {
 	emulator := need(t, emulTools)
 	for _, l := range Litmuses(300) {
@@ -79,7 +78,7 @@ func TestRaceDetectorSeesMissingFence(t *testing.T) {
 	}
 }
 
-// TestEPLayout: Go and device code compute the same sizes. Each region has the bytes that the larger algorithm needs.
+// TestEPLayout: Go and device code compute the same sizes. Each region has room for the larger algorithm.
 func TestEPLayout(t *testing.T) {
 	emulator := need(t, emulTools)
 	p := ep.Problem{Ranks: litmusRanks, Hidden: 128, Experts: 4, TopK: 2, Dispatch: ep.BF16, MaxTokens: 65536}

@@ -8,8 +8,7 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// TestLowLatencyIDsEmulated: dispatch_ll_ids gives the oracle's bytes in order, and every combine of its state can
-// follow.
+// TestLowLatencyIDsEmulated: dispatch_ll_ids gives the oracle's bytes. Every combine of its state can follow.
 func TestLowLatencyIDsEmulated(t *testing.T) {
 	oncePerRun(t)
 	for _, q := range []struct {
@@ -32,8 +31,8 @@ func TestLowLatencyIDsEmulated(t *testing.T) {
 	}
 }
 
-// TestLowLatencyIDsFollow: dispatch_ll and dispatch_ll_ids may follow each other without a barrier, because each clears
-// the other's headers.
+// TestLowLatencyIDsFollow: dispatch_ll and dispatch_ll_ids may follow each other without a barrier: each clears the
+// other's headers.
 func TestLowLatencyIDsFollow(t *testing.T) {
 	oncePerRun(t)
 	q := fastCase{p: pairProblem(ep.FP8, 4, 640, 16, 4, 9), tokens: []int{9, 7, 0, 1}, masked: 0.2,

@@ -8,8 +8,8 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// TestLowLatencySplitEmulated: with mode=split dispatch_ll and combine_ll give the oracle's bytes, also on grids of
-// different sizes, and if only the dispatch is split.
+// TestLowLatencySplitEmulated: with mode=split dispatch_ll and combine_ll give the oracle's bytes, also with grids of
+// different sizes.
 func TestLowLatencySplitEmulated(t *testing.T) {
 	checkEach(t, splitting(dispatchLL()), splitting(combineLL()), []fastCase{
 		{pairProblem(ep.FP8, 4, 512, 64, 8, 4), []int{1, 0, 4, 3}, 0.7, 0, "sms=3,recv_sms=2,threads=128,part=512", "sms=1,recv_sms=3,threads=128,algo=dedup", 30},
@@ -46,7 +46,7 @@ func TestSplitReceiverIsBounded(t *testing.T) {
 	}
 }
 
-// TestFormerSplitKernels: configs of former kernels with two phases are legal now and launch the same entries.
+// TestFormerSplitKernels: configs of former split kernels are legal and launch the same entries.
 func TestFormerSplitKernels(t *testing.T) {
 	for text, entries := range map[string]string{
 		"dispatch_ll_split:part=512,pdl=0,recv_sms=64,send=512,sms=32,threads=512":           "dispatch_ll_send dispatch_ll_recv",

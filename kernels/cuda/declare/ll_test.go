@@ -7,8 +7,7 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// TestLowLatencyEmulated: the low-latency pair gives the oracle's bytes for every rank count, dtype, routing, and
-// parameter that changes control flow.
+// TestLowLatencyEmulated: the low-latency pair gives the oracle's bytes for every rank count, dtype and routing.
 func TestLowLatencyEmulated(t *testing.T) {
 	checkEach(t, dispatchLL(), combineLL(), []fastCase{
 		{pairProblem(ep.FP8, 8, 512, 64, 8, 4), []int{1, 0, 4, 3}, 0.7, 0,
@@ -28,8 +27,8 @@ func TestLowLatencyEmulated(t *testing.T) {
 	})
 }
 
-// TestLowLatencyCarriesSentinels: a row of NaNs with every bit set looks like an empty slot. It must arrive as NaNs,
-// and every slot must be empty after the calls.
+// TestLowLatencyCarriesSentinels: a row of NaNs with every bit set looks like an empty slot. It must arrive, and every
+// slot must then be empty.
 func TestLowLatencyCarriesSentinels(t *testing.T) {
 	for _, f := range []ep.DType{ep.BF16, ep.FP8} {
 		for _, of := range []struct {

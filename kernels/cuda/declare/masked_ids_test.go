@@ -8,8 +8,8 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// TestMaskedIDsEmulated: the receiving blocks of dispatch_masked_ids count rows and write them in the order of layout
-// masked. Every combine of the layout can read their routes.
+// TestMaskedIDsEmulated: receiving blocks of dispatch_masked_ids count rows and write them in the order of layout
+// masked.
 func TestMaskedIDsEmulated(t *testing.T) {
 	oncePerRun(t)
 	for _, q := range []struct {
@@ -35,8 +35,8 @@ func TestMaskedIDsEmulated(t *testing.T) {
 	}
 }
 
-// TestMaskedIDsFollow: the layout's three dispatches follow each other in every order, with a late rank and without a
-// barrier. Calls n and n+3 use the same words, so each kernel must clear words that another kernel wrote.
+// TestMaskedIDsFollow: the layout's three dispatches follow each other in every order, without a barrier. Calls n and
+// n+3 use the same words, so each kernel must clear another kernel's words.
 func TestMaskedIDsFollow(t *testing.T) {
 	oncePerRun(t)
 	q := fastCase{p: pairProblem(ep.FP8, 3, 640, 12, 3, 9), tokens: []int{9, 7, 0}, masked: 0.2,

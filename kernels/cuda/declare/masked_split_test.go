@@ -22,8 +22,8 @@ func TestEmulatedRankSplit(t *testing.T) {
 	}, byRank...)
 }
 
-// TestMaskedSplitDefaults: combine_masked_split defaults to algo=direct with full precision and algo=dedup with reduced
-// precision. Both grids are bounded.
+// TestMaskedSplitDefaults: combine_masked_split defaults to algo=direct with full precision, to algo=dedup with reduced
+// precision.
 func TestMaskedSplitDefaults(t *testing.T) {
 	p := pairProblem(ep.FP8, 8, 512, 64, 8, 300)
 	p.Layout = ep.LayoutMasked

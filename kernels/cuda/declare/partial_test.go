@@ -8,8 +8,8 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// TestLowLatencyPartialEmulated: combine_ll_partial gives the bits of an oracle that sums in the same order. The
-// problem and dispatch are also in TestLowLatencyEmulated, so that the device code is compiled once.
+// TestLowLatencyPartialEmulated: combine_ll_partial gives the bits of an oracle that sums in the same order. Problem
+// and dispatch are also in TestLowLatencyEmulated, which saves compile time.
 func TestLowLatencyPartialEmulated(t *testing.T) {
 	oncePerRun(t)
 	q := fastCase{pairProblem(ep.FP8, 4, 640, 16, 4, 9), []int{9, 7, 0, 1}, 0, 0.2,
@@ -17,7 +17,7 @@ func TestLowLatencyPartialEmulated(t *testing.T) {
 	q.checkCalls(q.prepare(t, dispatchLL(), combineLLPartial()))
 }
 
-// TestPartialLegality checks which kernels with partial sums are legal.
+// TestPartialLegality checks which configs of kernels with partial sums are legal.
 func TestPartialLegality(t *testing.T) {
 	p := pairProblem(ep.FP8, 2, 7168, 256, 8, 128)
 	alone := p

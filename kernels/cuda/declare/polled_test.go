@@ -41,8 +41,8 @@ func TestFinalPolledRace(t *testing.T) {
 	q.races(t, dispatchFinal(), combineFinalPolled())
 }
 
-// TestStatesThatExtend: dispatches of state final also run in final-polled memory, which begins with the same regions.
-// The memory of state final is too small for the combine of final-polled.
+// TestStatesThatExtend: dispatches of state final also run in final-polled memory. For a combine of final-polled,
+// memory of state final is too small.
 func TestStatesThatExtend(t *testing.T) {
 	p := pairProblem(ep.FP8, 2, 7168, 256, 8, 128)
 	final, polled := regionsFinal(p), regionsPolled(p)

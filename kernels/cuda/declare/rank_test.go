@@ -17,14 +17,13 @@ func TestEmulatedRank(t *testing.T) {
 		{pairProblem(ep.BF16, 3, 2880, 12, 3, 6), []int{6, 6, 1}, 0, 0, "sms=4,threads=96,unit=2048", "sms=4,threads=96,unit=2048", 3},
 		{pairProblem(ep.BF16, 8, 256, 8, 8, 3), []int{3, 2, 1, 0}, 0, 0.3, "sms=2,threads=64", "sms=2,threads=64", 3},
 		{pairProblem(ep.FP8, 2, 256, 64, 17, 3), []int{3, 2}, 0, 0.3, "sms=7,threads=64", "sms=2,threads=64", 3},
-		// First case: more tokens than threads on one rank. Second case: a block for each message.
 		{pairProblem(ep.BF16, 2, 256, 8, 2, 150), []int{150, 64}, 0.2, 0.1, "sms=3,threads=64", "sms=2,threads=64", 2},
 		{pairProblem(ep.FP8, 3, 640, 12, 3, 9), []int{5, 9, 0}, 0, 0.2, "sms=10,threads=64", "sms=2,threads=64", 5},
 	}, byRank...)
 }
 
 // TestEmulatedRankCarriesSentinels: a BF16 token of NaNs with every bit set looks like an empty slot. It must arrive
-// and return as NaNs.
+// and return.
 func TestEmulatedRankCarriesSentinels(t *testing.T) {
 	q := fastCase{p: pairProblem(ep.BF16, 2, 256, 8, 2, 3), tokens: []int{3, 2}, dispatch: "sms=2,threads=64", combine: "sms=2,threads=64", pairs: 3}
 	for _, c := range []struct {
@@ -46,7 +45,7 @@ func TestEmulatedRankCarriesSentinels(t *testing.T) {
 	}
 }
 
-// TestEmulatedRankHome is TestEmulatedRank with rows=home, which stores rows in the receiving rank's output.
+// TestEmulatedRankHome is TestEmulatedRank with rows=home.
 func TestEmulatedRankHome(t *testing.T) {
 	checkEach(t, dispatchRankHome(), combineRank(), []fastCase{
 		{pairProblem(ep.FP8, 2, 256, 8, 2, 5), []int{5, 3}, 0.3, 0, "sms=3,threads=64", "sms=2,threads=64", 6},
@@ -73,8 +72,8 @@ func TestEmulatedRankStaged(t *testing.T) {
 	}, byRank...)
 }
 
-// TestRankFollow: all designs of dispatch_rank follow each other on one state without a barrier. Each call leaves the
-// slots empty and announces its counts.
+// TestRankFollow: all designs of dispatch_rank follow each other without a barrier. Each call leaves the slots empty
+// and announces its counts.
 func TestRankFollow(t *testing.T) {
 	for _, layout := range byRank {
 		q := fastCase{pairProblem(ep.FP8, 4, 640, 16, 4, 9), []int{9, 7, 0, 1}, 0, 0.2, "sms=5,threads=64,wait_sms=1", "sms=2,threads=96", 3}

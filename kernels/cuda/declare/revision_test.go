@@ -22,7 +22,7 @@ func meaning(q kernels.Param) string {
 	return text + ": " + q.Doc
 }
 
-// parameters returns a kernel's lines in parametersFile: its revision, then its parameters.
+// parameters returns a kernel's lines in parametersFile: revision, then parameters.
 func parameters(k kernels.Kernel) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s revision %d\n", k.Name, max(k.Revision, 1))
@@ -81,8 +81,8 @@ func bumpFaults(k kernels.Kernel, was map[string]string) (faults []string) {
 	return faults
 }
 
-// TestRevisions: the meaning of a kernel's parameters changes only with the kernel's revision. Edit
-// testdata/parameters.txt by hand, with the lines that this test prints.
+// TestRevisions: parameters change their meaning only with the kernel's revision. Edit testdata/parameters.txt by hand,
+// with the lines that this test prints.
 func TestRevisions(t *testing.T) {
 	was := recorded(t)
 	for _, k := range AllKernels() {
@@ -99,7 +99,7 @@ func TestRevisions(t *testing.T) {
 	}
 }
 
-// TestForgottenRevisionIsFound: bumpFaults finds each change of meaning without a new revision.
+// TestForgottenRevisionIsFound: bumpFaults finds changes of meaning without a new revision.
 func TestForgottenRevisionIsFound(t *testing.T) {
 	base := combineLL().Kernel
 	was := recorded(t)[base.Name]

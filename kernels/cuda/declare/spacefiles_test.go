@@ -50,7 +50,6 @@ func declaredHere() map[string]map[string]spacefile.Declared {
 	return out
 }
 
-// spaceOf fails the test if no config with some listed value is legal.
 func spaceOf(t *testing.T, name string, f *spacefile.File, p ep.Problem, kernel string) {
 	t.Helper()
 	of, err := findIn(Declarations(), kernel)

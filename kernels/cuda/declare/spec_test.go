@@ -9,7 +9,7 @@ import (
 )
 
 // TestPackedKernelsCountTheirCalls: every entry counts its calls with EP_NUMBER_DONE or ep_run. In a pack nothing else
-// counts them, and the second call would wait forever for the first.
+// counts calls, and a second call would wait forever.
 func TestPackedKernelsCountTheirCalls(t *testing.T) {
 	check, err := sources.Read("common/check.cuh")
 	if _, run, found := strings.Cut(check, " ep_run("); err != nil || !found || !strings.Contains(run, "EP_NUMBER_DONE(") {

@@ -2,7 +2,7 @@ package declare
 
 import "github.com/epbench/epbench/tune/ep"
 
-// Former kernels are now configs of other kernels. Here each is a declaration with this config as default.
+// Former kernels are now configs of other kernels. Here each such config is the default of a declaration.
 
 func dispatchLLIDs() Declaration     { return by(dispatchLL(), defaultDispatchLLIDs) }
 func dispatchMaskedIDs() Declaration { return by(dispatchMasked(), defaultDispatchMaskedIDs) }
@@ -19,7 +19,6 @@ func combineFinalPolled() Declaration {
 
 func combineFinalPartial() Declaration { return by(combineFinal(), defaultCombineFinalPartial) }
 
-// combineMaskedSlots declares combine_masked with own=slot as default.
 func combineMaskedSlots() Declaration { return by(combineMasked(), slotCombineMasked) }
 
 // by returns f with the default config that `own` gives.

@@ -54,12 +54,11 @@ func TestSessionBeside(t *testing.T) {
 	}
 }
 
-// besideConfigs runs a kernel's default, and mode=split if the kernel has a mode.
 func besideConfigs(t *testing.T, b *Backend, s *session, k kernels.Kernel) {
 	t.Helper()
 	c := drillConfig(b, k, s.problem)
 	if k.Op == ep.Pair && k.Check(b.Machine(), s.problem, c) != nil {
-		return // its halves use different memory
+		return
 	}
 	besideConfig(t, s, c)
 	if k.Name == "dispatch_ll" {
@@ -70,7 +69,6 @@ func besideConfigs(t *testing.T, b *Backend, s *session, k kernels.Kernel) {
 	}
 }
 
-// besideConfig verifies a config before and after timing.
 func besideConfig(t *testing.T, s *session, c ep.Config) {
 	t.Helper()
 	if err := s.Prepare(t.Context(), c); err != nil {
@@ -108,8 +106,7 @@ func checkPlanned(t *testing.T, s *session, c ep.Config) {
 	}
 }
 
-// TestSessionOwnPlan: beside calls the product keeps its fastest plan, unless the calls leave fewer SMs than the plan
-// needs.
+// TestSessionOwnPlan: the product keeps its fastest plan, unless the calls leave fewer SMs than the plan needs.
 func TestSessionOwnPlan(t *testing.T) {
 	b, s := openSession(t, Options{Loopback: true, Deadline: 20 * time.Second}, besideProblem(ep.Pair, ep.Graph, "step:3,32,64,bf16,4"))
 	if err := s.Prepare(t.Context(), kernels.For(b.Kernels(), s.problem)[0].DefaultConfig(b.Machine(), s.problem)); err != nil {
@@ -192,7 +189,7 @@ func TestSessionBesideTimes(t *testing.T) {
 	}
 }
 
-// TestSessionProducts compares products with float64 sums. For some batch sizes the last launch repeats experts.
+// TestSessionProducts compares products with float64 sums.
 func TestSessionProducts(t *testing.T) {
 	for _, spec := range []string{"gemm:5,32,48,bf16,5", "gemm:16,32,64,fp8,5"} {
 		for _, batches := range []string{"1", "0"} {
@@ -205,7 +202,6 @@ func TestSessionProducts(t *testing.T) {
 	}
 }
 
-// checkProducts compares every value, with batches of this size.
 func checkProducts(t *testing.T, s *session, batch int) {
 	t.Helper()
 	b := s.beside
@@ -247,7 +243,7 @@ func checkProducts(t *testing.T, s *session, batch int) {
 	}
 }
 
-// factors reads an input matrix and checks it: magnitudes from 0.5 to 1, at least eight values.
+// factors reads an input matrix and checks that magnitudes are from 0.5 to 1.
 func (p *products) factors(t *testing.T, rank int, at cu.DevicePtr, bytes int64) []float64 {
 	t.Helper()
 	raw := fetch(t, p.ranks, rank, at, bytes)
@@ -274,7 +270,7 @@ func (p *products) factors(t *testing.T, rank int, at cu.DevicePtr, bytes int64)
 	return out
 }
 
-// TestSessionWithoutCublasLt: the error names a remedy, and a copy still runs. A library stays open once opened, so the
+// TestSessionWithoutCublasLt: the error names a remedy, and a copy still runs. An opened library stays open, so the
 // test has its own process.
 func TestSessionWithoutCublasLt(t *testing.T) {
 	if os.Getenv("EPBENCH_TEST_NO_CUBLASLT") == "" {
@@ -331,7 +327,6 @@ func TestDrillBeside(t *testing.T) {
 	}
 }
 
-// fetch copies GPU memory to the host.
 func fetch(t *testing.T, r *rankSet, rank int, at cu.DevicePtr, bytes int64) []byte {
 	t.Helper()
 	out := make([]byte, bytes)

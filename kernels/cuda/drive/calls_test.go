@@ -32,7 +32,7 @@ func callsOf(t *testing.T, f func() error) map[string]int {
 	return count
 }
 
-// ready opens a session on two GPUs, and verifies and runs the default.
+// ready opens a session on two GPUs and runs the default.
 func ready(t *testing.T, op ep.Op) (*session, ep.Config) {
 	t.Helper()
 	if !onEmulator() {
@@ -41,7 +41,7 @@ func ready(t *testing.T, op ep.Op) (*session, ep.Config) {
 	b, s := openSession(t, Options{Deadline: 20 * time.Second}, drillProblem(op, ep.Graph, 2))
 	k := kernels.For(b.Kernels(), s.problem)[0]
 	c := k.DefaultConfig(b.Machine(), s.problem)
-	runConfig(t, b, s, k, c) // with fold 3
+	runConfig(t, b, s, k, c)
 	return s, c
 }
 

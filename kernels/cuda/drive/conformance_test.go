@@ -17,7 +17,7 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// opener returns a function that opens backends with the event clock. The chain clock's noise may exceed a short call.
+// opener opens backends with the event clock. The chain clock's noise may exceed a short call.
 func opener(o Options) func() (kernels.Backend, error) {
 	o.Clock = clockEvent
 	return func() (kernels.Backend, error) { return Open(o) }
@@ -38,7 +38,6 @@ func TestLoopback(t *testing.T) {
 	kernelstest.TestBackend(t, opener(Options{Loopback: true}), kernelstest.Options{Mode: ep.Graph, Axes: &axes})
 }
 
-// smallAxes returns shapes for a sanitizer or an emulated GPU.
 func smallAxes() *conform.Axes {
 	layouts := conform.AxesFor(ep.Machine{}, declare.Kernels()).Layouts
 	return &conform.Axes{
@@ -48,7 +47,7 @@ func smallAxes() *conform.Axes {
 	}
 }
 
-// TestSanitize runs few configs, because memcheck makes them a hundred times slower.
+// TestSanitize runs few configs: memcheck is a hundred times slower.
 func TestSanitize(t *testing.T) {
 	for _, ranks := range []int{1, 2} {
 		t.Run(fmt.Sprint(ranks, " ranks"), func(t *testing.T) {
@@ -60,11 +59,9 @@ func TestSanitize(t *testing.T) {
 	}
 }
 
-// Enough for two ranks of four blocks.
 const racedSMs = 16
 
-// TestRaces runs each code path once under racecheck, in the smallest legal blocks. Racecheck checks only shared
-// memory.
+// TestRaces runs each code path once under racecheck, in the smallest legal blocks.
 func TestRaces(t *testing.T) {
 	for _, p := range kernelstest.Part(t, racedProblems()) {
 		b, s := openSession(t, Options{Loopback: true, Deadline: time.Minute, sms: racedSMs}, p)
@@ -99,7 +96,6 @@ func racedProblems() []ep.Problem {
 	return all
 }
 
-// compileAll compiles configs in parallel. Prepare reports errors.
 func compileAll(b *Backend, p ep.Problem, configs []ep.Config) {
 	var units []sources.Unit
 	for _, c := range configs {
@@ -113,7 +109,7 @@ func compileAll(b *Backend, p ep.Problem, configs []ep.Config) {
 // sizes lists parameters that do not change a block's code path.
 var sizes = []string{"sms", "wait_sms", "count_sms", "threads", "tile_tokens", "chunk_bytes", "pause", "rows", "rotate"}
 
-// fewestThreads returns c with the fewest legal threads in each kernel.
+// fewestThreads gives each kernel of c the fewest legal threads.
 func fewestThreads(b *Backend, k kernels.Kernel, p ep.Problem, c ep.Config) ep.Config {
 	for _, name := range c.Names() {
 		if name != "threads" && !strings.HasSuffix(name, ".threads") {
@@ -129,7 +125,7 @@ func fewestThreads(b *Backend, k kernels.Kernel, p ep.Problem, c ep.Config) ep.C
 	return c
 }
 
-// paths returns a kernel's default and every value outside sizes, with the fewest threads.
+// paths returns a kernel's default and every value outside sizes, with fewest threads.
 func paths(b *Backend, k kernels.Kernel, p ep.Problem) []ep.Config {
 	base := fewestThreads(b, k, p, k.DefaultConfig(b.Machine(), p))
 	out := []ep.Config{base}
@@ -159,7 +155,7 @@ func proveOnce(t *testing.T, s *session, configs []ep.Config) {
 	}
 }
 
-// drilledLayouts returns the first layout of each dispatch kernel, once.
+// drilledLayouts returns the first layout of each dispatch kernel.
 func drilledLayouts() (out []ep.Layout) {
 	for _, k := range kernels.Of(declare.Kernels(), ep.Dispatch) {
 		if l := append(k.Layouts, ep.LayoutExpert)[0]; !slices.Contains(out, l) {

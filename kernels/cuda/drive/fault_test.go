@@ -19,7 +19,7 @@ func TestNeverBegan(t *testing.T) {
 	}
 }
 
-// TestHangReason: a hang's reason names what each rank waits for, first the ranks inside a kernel.
+// TestHangReason: a hang's reason names what each rank waits for, ranks inside a kernel first.
 func TestHangReason(t *testing.T) {
 	got := hangReason([]faultRecord{
 		{rank: 0, phase: 1, expert: -1, source: 3, want: 7, got: 6},

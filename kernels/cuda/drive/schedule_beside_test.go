@@ -56,7 +56,6 @@ func twoStreams(s *schedule, slow float64) []uint64 {
 	return readings
 }
 
-// overlaps reports whether a side step runs beside calls.
 func (s *schedule) overlaps(st step) bool {
 	seen := 0
 	for _, x := range s.steps {
@@ -87,13 +86,13 @@ func TestAbreast(t *testing.T) {
 	s := besideSchedule(ep.Dispatch, overlapped, fold, share)
 	x := timesOf(t, s, twoStreams(s, 1))
 	near(t, "call", x.call, 4.1e-6) // and a boundary
-	// For each call: `share` launches of 3000, each with a boundary, and a part of the marks.
+	// `share` launches of 3000, each with a boundary, and the call's part of the marks.
 	marked := (share*3100 + 100.0*marks/fold) * 1e-9
 	near(t, "product", x.product, marked+100e-9/fold) // one boundary for the fork
 	near(t, "product beside", x.productIn, x.product)
 	near(t, "call beside", x.callIn, 4.1e-6+100e-9/fold)
 	near(t, "both", x.both, x.productIn)
-	// Each call takes 4100, its alignment 1600, and a launch about 3125.
+	// Each call takes 4100, its alignment 1600, a launch about 3125.
 	if want := (fold*(4100+1600) + 200) / (fold * share * 3125.0); math.Abs(x.done-want) > 0.01 {
 		t.Errorf("done: %v, want %v", x.done, want)
 	}
@@ -136,7 +135,7 @@ func TestSteps(t *testing.T) {
 		if x.product < 16e-6 || x.product > 17e-6 {
 			t.Errorf("products alone take %v", x.product)
 		}
-		// In phases: the product, and halves of 2 dispatches and 2 combines.
+		// The product, and halves of 2 dispatches and 2 combines.
 		want := x.product + 2*(1500+2250)*1e-9
 		if w == stepOverlapped { // the longer of call and product
 			want = (5000 + 4000 + 6000 + 6000) * 1e-9
@@ -147,7 +146,7 @@ func TestSteps(t *testing.T) {
 	}
 }
 
-// TestStepsQueueCallsFirst: after each fork, the call comes before a product.
+// TestStepsQueueCallsFirst: after a fork, the call comes before a product.
 func TestStepsQueueCallsFirst(t *testing.T) {
 	s := besideSchedule(ep.Pair, stepOverlapped, 1, 2)
 	from := slices.IndexFunc(s.steps, func(st step) bool { return st.kind == stepStamp && st.n == s.now.begin })
@@ -166,7 +165,7 @@ func TestStepsQueueCallsFirst(t *testing.T) {
 	}
 }
 
-// TestLoaded: the product runs alone, then beside loads. There are as many loads as calls.
+// TestLoaded: the product runs alone, then beside as many loads as calls.
 func TestLoaded(t *testing.T) {
 	const fold, share = 4, 3
 	s := newSchedule(timing{op: empty, mode: ep.Graph, clock: clockChain, fold: fold, beside: arrangement{way: loaded, share: share, left: 100, load: true}})
@@ -211,17 +210,17 @@ func TestShareOf(t *testing.T) {
 		groups, passes, least int
 		batch, launches       int
 	}{
-		{0.04, 128, 1, 1, 8, 1},  // few experts of many
-		{0.10, 128, 1, 1, 14, 1}, // rounded up
+		{0.04, 128, 1, 1, 8, 1},
+		{0.10, 128, 1, 1, 14, 1},
 		{0.50, 128, 1, 2, 32, 2}, // a launch for each half of a pair
 		{0.83, 128, 1, 2, 56, 2}, // 106.2 experts: two launches of 54, rounded up to 56
 		{0.79, 128, 1, 2, 56, 2}, // 5 % less, the same launches
 		{0.93, 60, 1, 1, 56, 1},
-		{0.96, 60, 1, 1, 60, 1},   // at most all experts
-		{1.50, 128, 1, 1, 128, 2}, // more than one pass
-		{0.50, 4, 1, 1, 4, 1},     // few experts: all
-		{2.30, 1, 1, 1, 1, 3},     // one expert, repeated
-		{0.30, 1, 4, 2, 1, 2},     // a copy: 0.3 x 4 launches, rounded up
+		{0.96, 60, 1, 1, 60, 1},
+		{1.50, 128, 1, 1, 128, 2},
+		{0.50, 4, 1, 1, 4, 1},
+		{2.30, 1, 1, 1, 1, 3},
+		{0.30, 1, 4, 2, 1, 2}, // a copy: 0.3 x 4 launches, rounded up
 	} {
 		batch, launches := shareOf(c.share, c.groups, c.passes, c.least)
 		if batch != c.batch || launches != c.launches {

@@ -84,7 +84,7 @@ func TestClocks(t *testing.T) {
 	}
 }
 
-// checkCalls: an op's calls are numbered without gaps, and no round begins with a call.
+// checkCalls: an op's calls are numbered without gaps. No round begins with a call.
 func checkCalls(t *testing.T, name string, s *schedule) {
 	t.Helper()
 	seen := map[ep.Op]int{}

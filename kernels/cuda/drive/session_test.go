@@ -19,7 +19,6 @@ import (
 	"github.com/epbench/epbench/workloads"
 )
 
-// onEmulator reports whether the driver is native/emul/driver.
 func onEmulator() bool { return os.Getenv("EMUL_SRC") != "" }
 
 func drillProblem(op ep.Op, mode ep.Mode, ranks int) ep.Problem {
@@ -98,7 +97,7 @@ func TestSession(t *testing.T) {
 	}
 }
 
-// TestSessionPeers: the error for GPUs that cannot address each other names them. One rank needs no peer.
+// TestSessionPeers: GPUs that cannot address each other are refused, except with one rank.
 func TestSessionPeers(t *testing.T) {
 	if !onEmulator() {
 		t.Skip("only the emulated driver can take away the links between GPUs")
@@ -167,7 +166,7 @@ func TestSessionMemoryMoves(t *testing.T) {
 	}
 }
 
-// TestSessionStages reads every stage. A span that no block ended is refused.
+// TestSessionStages reads every stage. A span without an end is refused.
 func TestSessionStages(t *testing.T) {
 	for _, op := range []ep.Op{ep.Dispatch, ep.Combine} {
 		for _, stage := range stages {

@@ -8,7 +8,6 @@ import (
 	"testing"
 )
 
-// inPython runs a program that imports native/python/workers.
 func inPython(t *testing.T, program string) []byte {
 	t.Helper()
 	python, err := exec.LookPath("python3")
@@ -25,7 +24,7 @@ func inPython(t *testing.T, program string) []byte {
 	return out
 }
 
-// TestShareInPython: share_of in Python equals shareOf, so that other libraries get the same launches.
+// TestShareInPython: share_of in Python equals shareOf.
 func TestShareInPython(t *testing.T) {
 	const program = `
 import itertools, json, sys

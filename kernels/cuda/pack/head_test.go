@@ -9,8 +9,8 @@ import (
 	"github.com/epbench/epbench/tune/table"
 )
 
-// TestHead compares the fields that a library checks first, for at most 10 tokens. A rank receives 10 tokens x 2 ranks
-// x 8 selections = 160 rows. FP8 pads 128 experts to multiples of 4: at most 160 + 3 x 128 = 544 rows.
+// TestHead checks the header for at most 10 tokens. A rank receives 10 tokens x 2 ranks x 8 selections = 160 rows. FP8
+// pads 128 experts to multiples of 4: at most 160 + 3 x 128 = 544 rows.
 func TestHead(t *testing.T) {
 	for _, c := range []struct {
 		arch         string
@@ -135,7 +135,6 @@ func TestFitByHand(t *testing.T) {
 			t.Errorf("%d bytes, %d in flight: %d tokens of %d bytes, %v; want %d of %d", c.bytes, c.inFlight, n, heap, err, c.tokens, c.heap)
 		}
 	}
-	// Only 14 tokens are supported.
 	f := fitted(14)
 	if n, heap, err := f.Tokens(1<<40, 1); n != 14 || heap != 2400 || err != nil {
 		t.Errorf("with kernels for 14 tokens: %d tokens take %d bytes (error %v)", n, heap, err)

@@ -19,7 +19,6 @@ const (
 	combineHosts  = "combine_hosts:arrival=count,chunk_bytes=512,in_flight=4,mode=split,partial=f32,pdl=1,rotate=1,route=rail,sms=64,threads=256,wait_sms=1"
 )
 
-// hostRows returns rows of 16 ranks on `nodes` nodes.
 func hostRows(nodes int) []table.Row {
 	out := []table.Row{row(ep.Dispatch, 1, 64, dispatchHosts, 10), row(ep.Combine, 1, 64, combineHosts, 10)}
 	for i := range out {
@@ -95,7 +94,7 @@ func TestOneHostHeader(t *testing.T) {
 	}
 }
 
-// TestNodesRefuse: packs for one host refuse kernels for several hosts, and the reverse.
+// TestNodesRefuse: packs for one host refuse kernels for several, and the reverse.
 func TestNodesRefuse(t *testing.T) {
 	r := Request{Problem: shape, DTypes: []ep.DType{ep.BF16}, Machine: twoNodes}
 	r.Problem.Ranks, r.Problem.Nodes = 16, 2

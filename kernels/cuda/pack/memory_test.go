@@ -7,7 +7,7 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// TestMemoryByHand adds up a pack for 16 ranks in layout rank:packed. Parts begin at multiples of 256 bytes.
+// TestMemoryByHand adds up a pack for 16 ranks in layout rank:packed. Parts are aligned to 256 bytes.
 func TestMemoryByHand(t *testing.T) {
 	p := &Pack{
 		Data:    []byte("\x00slots\x00return\x00"),
@@ -32,7 +32,7 @@ func TestMemoryByHand(t *testing.T) {
 	if got := p.HeapBytes(3); got != around+3*(outputs+512+words+1024) {
 		t.Errorf("3 calls in flight: %d bytes, want %d", got, around+3*(outputs+512+words+1024))
 	}
-	p.states[1].Numbers = [2]uint16{} // with own call numbers and counters
+	p.states[1].Numbers = [2]uint16{}
 	if more := p.Areas()[2].Bytes - words; more != 2*4*32*192+512 {
 		t.Errorf("a state with its own numbers adds %d bytes", more)
 	}
@@ -61,10 +61,10 @@ func TestSharedMemoryCountsOnce(t *testing.T) {
 	}
 }
 
-// TestIDsOfSurvivors: only with survivors do dispatch and combine have separate ids.
+// TestIDsOfSurvivors: only with survivors, dispatch and combine have separate ids.
 func TestIDsOfSurvivors(t *testing.T) {
 	p := &Pack{head: header{MaxTokens: 100, TopK: 8}}
-	one := p.idBytes() // 100 x 8 ids of 4 bytes, in multiples of 256
+	one := p.idBytes()
 	p.head.Flags = flagSurvivors
 	if both := p.idBytes(); one != 3328 || both != 2*one {
 		t.Errorf("%d and %d bytes, want 3328 and twice that", one, both)

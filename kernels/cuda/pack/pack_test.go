@@ -26,7 +26,7 @@ const (
 	combineFinal  = "combine_final:algo=direct,in_flight=0,own=slot,sms=66,threads=768,wait_sms=33"
 )
 
-// row returns a table row whose config takes us microseconds at hi tokens.
+// row returns a table row whose config takes `us` microseconds at `hi` tokens.
 func row(op ep.Op, lo, hi int, config string, us float64) table.Row {
 	p := shape
 	p.Op, p.Dispatch = op, ep.BF16
@@ -44,7 +44,7 @@ func pairRow(lo, hi int, dispatch, combine string, us float64) table.Row {
 	return pair
 }
 
-// compile replaces NVRTC: a binary is a hash of its unit's key.
+// compile replaces NVRTC by a hash of a unit's key.
 func compile(_ string, units []sources.Unit) (Compiled, error) {
 	out := make([][]byte, len(units))
 	for i, u := range units {
@@ -80,7 +80,7 @@ func said(t testing.TB, p *Pack, purpose ep.Op, c ep.Class, tokens int) Answer {
 	return Answer{}
 }
 
-// TestRowsOfOtherGPUs: rows of like GPUs answer only on request, and the text says so.
+// TestRowsOfOtherGPUs: rows of like GPUs answer only on request, as the text says.
 func TestRowsOfOtherGPUs(t *testing.T) {
 	for _, accept := range []bool{false, true} {
 		p := build(t, func(r *Request) {
@@ -93,7 +93,7 @@ func TestRowsOfOtherGPUs(t *testing.T) {
 	}
 }
 
-// TestPairsAreJoined: dispatch and combine use the same kind of memory: the kind with the smaller sum of times.
+// TestPairsAreJoined: dispatch and combine both use the kind of memory with the smaller sum of times.
 func TestPairsAreJoined(t *testing.T) {
 	p := build(t, nil,
 		row(ep.Dispatch, 1, 100, dispatchLL, 10), row(ep.Dispatch, 101, 4096, dispatchFinal, 100),
@@ -135,8 +135,8 @@ func TestTimesAreOfTheCountNamed(t *testing.T) {
 func TestNearestPairAnswers(t *testing.T) {
 	for us, want := range map[float64]string{
 		// At 4,096 tokens the pair takes 2 times its row, the other rows 4096/128 x 10 + 400 = 720 us.
-		240: dispatchFinal, // 480 us
-		400: dispatchLL,    // 800 us
+		240: dispatchFinal,
+		400: dispatchLL,
 	} {
 		p := build(t, nil, pairRow(257, 2048, dispatchFinal, combineFinal, us), row(ep.Dispatch, 1, 128, dispatchLL, 10), row(ep.Combine, 129, 4096, combineLL, 400))
 		a := said(t, p, ep.Pair, ep.Even, 4096)
@@ -156,7 +156,7 @@ func TestRowsOfPairsAnswerFirst(t *testing.T) {
 	}
 }
 
-// TestDispatchInTwoStates: a dispatch is packed in its own memory and in a larger combine's memory.
+// TestDispatchInTwoStates: a dispatch is packed in its own memory and in a larger combine's.
 func TestDispatchInTwoStates(t *testing.T) {
 	const combine = "combine_ll:after=final,algo=direct,mode=fused,own=registers,pdl=0,receivers=12,recv_sms=0,sms=132,threads=768"
 	p := build(t, nil, pairRow(1024, 4096, dispatchFinal, combine, 50), row(ep.Dispatch, 1, 4096, dispatchFinal, 1), row(ep.Combine, 1, 4096, combineFinal, 1))
@@ -214,7 +214,7 @@ func TestMaxSMs(t *testing.T) {
 	}
 }
 
-// TestMaxSMsOfRank: with few SMs and no row, the pack still has a call for outputs outside the symmetric heap.
+// TestMaxSMsOfRank: with few SMs and no row, a pack still has a call for outputs outside the symmetric heap.
 func TestMaxSMsOfRank(t *testing.T) {
 	p := build(t, func(r *Request) {
 		r.Problem.Layout, r.DTypes, r.MaxSMs = ep.LayoutRankPacked, []ep.DType{ep.BF16}, 64
@@ -306,7 +306,7 @@ func FuzzRead(f *testing.F) {
 	})
 }
 
-// reseal writes size and digest, so that Read checks further.
+// reseal writes size and digest, so that Read continues.
 func reseal(data []byte) []byte {
 	out := slices.Clone(data)
 	if len(out) > digestFrom {

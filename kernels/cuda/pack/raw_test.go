@@ -84,7 +84,6 @@ func TestForcedConfigsTakeTheCallersTokens(t *testing.T) {
 	}
 }
 
-// buildFP8 makes a pack of FP8 alone.
 func buildFP8(t *testing.T, l ep.Layout, raw bool, rows []table.Row) *Pack {
 	for i := range rows {
 		rows[i].Key.Layout, rows[i].Key.Dispatch = l, ep.FP8

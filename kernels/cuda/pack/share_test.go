@@ -7,7 +7,7 @@ import (
 )
 
 // TestAreasAreShared: regions of one area share memory across states. With several dtypes, regions of one name become
-// one region.
+// one.
 func TestAreasAreShared(t *testing.T) {
 	b := &builder{place: map[string]uint32{}, groups: map[string]int{}}
 	ll, masked := declare.CallSpec{State: "ll"}, declare.CallSpec{State: "masked", AnyDType: true}
@@ -32,7 +32,7 @@ func TestAreasAreShared(t *testing.T) {
 	}
 }
 
-// TestNumbersAreShared: calls that may follow each other in one memory share call numbers. The number 0 is unshared.
+// TestNumbersAreShared: calls that may follow each other in one memory share call numbers.
 func TestNumbersAreShared(t *testing.T) {
 	b := &builder{place: map[string]uint32{}, groups: map[string]int{}}
 	back := []declare.Region{{Name: "slots"}, {Name: "return", Area: declare.AreaReturn}}

@@ -37,7 +37,6 @@ int any_capture(Moe *m, const EpcommCall *c, GpuStream stream, GpuGraph *graph) 
   return s == EPCOMM_OK ? 0 : ranks_say(m->comm, "capture", s);
 }
 
-/* Widens received FP8 rows to BF16. In layout masked, the scales of one group of 128 columns are contiguous. */
 static void widen_rows(Moe *m, const EpcommCall *c, const EpcommOutputs *o, GpuStream stream) {
   uint64_t hidden = (uint64_t)m->info.hidden, groups = hidden / 128, room = o->max_rows;
   int masked = m->info.layout == EPCOMM_LAYOUT_MASKED;
@@ -64,7 +63,7 @@ int any_experts(Moe *m, const EpcommCall *c, uint64_t n, GpuStream stream) {
   return 0;
 }
 
-/* Returns the factor between a token and its combined row. */
+/* Returns the factor from a token to its combined row. */
 static float factor(const Moe *m, int token) {
   const int32_t *ids = m->ids + token * m->info.topk;
   uint64_t ranks = 0;

@@ -1,4 +1,4 @@
-/* Tests structs of older and newer headers, and tensors that a kernel would misread. */
+/* Tests structs of other headers, and tensors that a kernel would misread. */
 #include <stddef.h>
 #include <stdio.h>
 #include <string.h>
@@ -15,7 +15,7 @@ typedef struct LaterOptions {
   uint64_t later;
 } LaterOptions;
 
-/* Returns 0 if a dispatch is refused with the status and a text that contains `words`. */
+/* Returns 0 if a dispatch returns `status` and a text that contains `words`. */
 static int want(EpComm *comm, const EpcommCall *c, EpcommStatus status, const char *words, const char *what) {
   EpcommStatus s = epcomm_dispatch(comm, c, NULL);
   if (s == status && strstr(epcomm_error(comm), words) != NULL) return 0;

@@ -1,5 +1,4 @@
-/* Measures the time that one call adds to a CUDA graph of calls, as epbench's clock "chain" does. It prints the
- * largest of the ranks' medians. */
+/* Prints the time that one call adds to a CUDA graph: the largest of the ranks' medians. */
 #include "ranks.h"
 
 #include <math.h>
@@ -9,7 +8,7 @@
 
 enum { ROUNDS = 1000, WARM = 2 };
 
-/* Queues a round: a barrier, a stamp, `fold` calls with barriers, a stamp, the same barriers alone, a stamp. */
+/* Queues `fold` calls with barriers, then the same barriers alone, with stamps between. */
 static EpcommStatus chain(EpComm *comm, const EpcommCall *c, const char *op, int fold, uint64_t *stamps, GpuStream stream) {
   int pair = strcmp(op, "pair") == 0, sends = strcmp(op, "combine") != 0, combines = strcmp(op, "dispatch") != 0;
   EpcommStatus s = epcomm_barrier(comm, stream);
@@ -26,7 +25,6 @@ static EpcommStatus chain(EpComm *comm, const EpcommCall *c, const char *op, int
   return s == EPCOMM_OK ? epcomm_stamp(comm, stamps + 2, stream) : s;
 }
 
-/* Returns the mean seconds of a call in the latest replay, without its barrier. */
 static double seconds_of(const uint64_t *stamps, int fold, GpuStream stream) {
   uint64_t at[3];
   gpu_download(at, stamps, sizeof at, stream);
@@ -38,7 +36,7 @@ static int rising(const void *a, const void *b) {
   return (x > y) - (x < y);
 }
 
-/* Returns the median seconds of a call, or NAN after an error. It may be negative, as a difference of times. */
+/* Returns the median seconds of a call, or NAN after an error. The median may be negative. */
 static double time_of(EpComm *comm, const EpcommCall *c, const char *op, const Plan *p, GpuStream stream) {
   uint64_t *stamps = gpu_alloc(3 * sizeof *stamps);
   double all[ROUNDS], median = NAN;

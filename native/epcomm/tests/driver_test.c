@@ -1,4 +1,4 @@
-/* Compares the declarations of driver.h with cuda.h; a difference is a compiler error. */
+/* Does not compile if driver.h differs from cuda.h. */
 #include <cuda.h>
 
 #include "driver.h"

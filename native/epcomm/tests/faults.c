@@ -1,4 +1,4 @@
-/* Tests faults that occur in production. Every living rank must get an error before a time limit. */
+/* Tests faults. Every living rank must get an error in time. */
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -20,7 +20,7 @@ static EpcommStatus call_once(Moe *m, uint64_t n, int most, GpuStream stream) {
   return s != EPCOMM_OK ? s : epcomm_fault(m->comm, NULL);
 }
 
-/* Returns 0 if they are right. */
+/* Returns 0 if the results of four calls are right. */
 int ranks_right(Moe *m, int most, GpuStream stream) {
   for (uint64_t n = 100; n < 104; n++) {
     int tokens = moe_tokens(m, n, m->info.rank, most);
@@ -35,7 +35,7 @@ int ranks_right(Moe *m, int most, GpuStream stream) {
   return 0;
 }
 
-/* Returns 0 if one is gone. */
+/* Returns 1 if no rank is gone. */
 static int together(Member *member) {
   uint8_t mine = 0, all[64];
   return member->ranks <= 64 && world_gather(member, &mine, all, 1) == 0;
@@ -47,8 +47,7 @@ int ranks_joint_result(Member *member, int bad) {
   return bad != 0 || !slow ? bad : RANKS_SLOW;
 }
 
-/* Runs `what` on the last rank, the victim. The others must get an error within twice the deadline and 3 s of the
- * device's clock. */
+/* Runs `what` on the last rank, the victim. The others must get an error within twice the deadline and 3 s. */
 static int with_victim(Member *member, const Plan *p, void (*what)(Moe *, Member *, const Plan *, GpuStream), int victim_lives) {
   EpComm *comm = ranks_create(member, p, 1, 0, 0);
   if (comm == NULL) return 1;
@@ -169,7 +168,7 @@ static int test_truncated(Member *member, void *plan) {
   return bad;
 }
 
-/* Destroys on the last rank while the others reset; every rank must get an error. */
+/* Destroys on the last rank while the others reset. Every rank must get an error. */
 static int test_parted(Member *member, void *plan) {
   EpComm *comm = ranks_create(member, plan, 1, 0, 0);
   if (comm == NULL) return 1;
@@ -205,7 +204,7 @@ static int test_disagree(Member *member, void *plan) {
   return bad;
 }
 
-/* Passes a bad id on the last rank. Every fault must name that rank, and no rank may get rows. */
+/* Passes a bad id on the last rank. Every fault must name that rank. */
 static int bad_id(Moe *m, int wide, int64_t id, int most, GpuStream stream) {
   EpcommCall c = moe_call(m, 0, 0, 2, 2, wide);
   EpcommFault f = {.size = sizeof f};
@@ -243,7 +242,7 @@ static int test_bad_id(Member *member, void *plan) {
   return bad;
 }
 
-/* Makes one op on both slots, each on its own stream; the last rank begins with the other slot. */
+/* Makes one op on both slots. The last rank begins with the other slot. */
 static EpcommStatus both_slots(EpComm *comm, EpcommStatus (*op)(EpComm *, const EpcommCall *, EpcommStream), const EpcommCall *calls,
                                GpuStream *streams) {
   EpcommInfo i = {.size = sizeof i};
@@ -252,7 +251,7 @@ static EpcommStatus both_slots(EpComm *comm, EpcommStatus (*op)(EpComm *, const 
   for (int j = 0; j < 2; j++) {
     int slot = i.rank == i.ranks - 1 ? 1 - j : j;
     if (s == EPCOMM_OK) s = op(comm, &calls[slot], streams[slot]);
-    pause_for(0.02); /* so that debug mode compares the first calls before the second ones are launched */
+    pause_for(0.02); /* debug mode compares the first calls meanwhile */
   }
   gpu_wait(streams[0]);
   gpu_wait(streams[1]);

@@ -1,5 +1,4 @@
-/* Tests the pack reader with damaged packs, as a libFuzzer target or as a program. The program mostly computes the
- * digest again, to get past its check. */
+/* Tests the pack reader with damaged packs, as a libFuzzer target or as a program. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -12,7 +11,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
   EpcommInfo info;
   char text[EPCOMM_TEXT];
-  uint8_t *copy = malloc(size + 1); /* a copy, so that a sanitizer detects reads beyond its end */
+  uint8_t *copy = malloc(size + 1); /* for sanitizers */
   Pack p;
   memset(&info, 0, sizeof info);
   info.size = sizeof info;
@@ -44,7 +43,6 @@ static void seal(uint8_t *data, size_t size) {
   sha256(data + PACK_DIGEST_FROM, size - PACK_DIGEST_FROM, data + offsetof(PackHeader, digest));
 }
 
-/* Removes the binaries and the manifest, for speed. Returns the size of the rest. */
 static size_t shrink(uint8_t *data) {
   PackHeader h;
   memcpy(&h, data, sizeof h);
@@ -61,7 +59,6 @@ static size_t shrink(uint8_t *data) {
   return size;
 }
 
-/* Returns 0 if the reader refuses a pack with 20,000 equal look-ups. */
 static int equal_lookups(uint8_t *data, size_t size) {
   enum { MANY = 20000 };
   PackHeader h;

@@ -1,5 +1,4 @@
-/* Tests lost ranks. The last --victims ranks are killed at a step of a call. The others must shrink within two
- * deadlines and go on without them. */
+/* Tests lost ranks. The last --victims ranks are killed in a call. The others must shrink within two deadlines. */
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -11,7 +10,7 @@
 #include "epcomm_deepep.h"
 #include "ranks.h"
 
-enum { AFTER = 5 }; /* checked calls after a shrink */
+enum { AFTER = 5 }; /* calls after a shrink */
 
 typedef struct Lost {
   Member *member;
@@ -61,8 +60,6 @@ static int end(Lost *l, int bad) {
   return bad;
 }
 
-/* ---- the end of a rank ---- */
-
 static void die_during(void) {
   srand((unsigned)getpid());
   usleep((useconds_t)(rand() % 3000));
@@ -87,7 +84,6 @@ static void die(Lost *l, const char *at) {
   die_during();
 }
 
-/* Makes the call of die() on a living rank. Returns the first status that is not EPCOMM_OK. */
 static EpcommStatus calls(Lost *l, const char *at) {
   EpcommCall c = l->whole;
   moe_inputs(l->moe, 50, c.tokens, l->stream);
@@ -107,7 +103,7 @@ static EpcommStatus calls(Lost *l, const char *at) {
   return s != EPCOMM_OK ? s : t != EPCOMM_OK ? t : epcomm_fault(l->comm, NULL);
 }
 
-/* Makes calls until one fails: a rank killed late in a call may have sent all that the others need. */
+/* Makes calls until one call fails. A rank that is killed late may have sent all its rows. */
 static EpcommStatus until_fault(Lost *l, const char *at, double *start) {
   EpcommStatus s = EPCOMM_OK;
   for (int i = 0; i < 3 && s == EPCOMM_OK; i++) {
@@ -116,8 +112,6 @@ static EpcommStatus until_fault(Lost *l, const char *at, double *start) {
   }
   return s;
 }
-
-/* ---- the living ranks ---- */
 
 static uint64_t naming_lost(const Moe *m, int tokens) {
   uint64_t n = 0;
@@ -187,7 +181,7 @@ static int survive(Lost *l) {
   if (s != EPCOMM_OK) return ranks_say(l->comm, "shrink", s);
   if (took > 2 * p->deadline) {
     printf("rank %d: the shrink took more than two deadlines\n", l->member->rank);
-    return gpu_emulated() ? RANKS_SLOW : 1; /* emulated kernels may just be slow */
+    return gpu_emulated() ? RANKS_SLOW : 1; /* emulated kernels are slow */
   }
   int bad = refuses_lost(l);
   return bad ? bad : goes_on(l, 100);
@@ -203,8 +197,6 @@ int test_lost(Member *member, void *plan) {
   if (member->rank >= member->ranks - l.plan->victims) die(&l, l.plan->at);
   return end(&l, survive(&l));
 }
-
-/* ---- tokens for lost ranks are refused ---- */
 
 static int refuses(Lost *l) {
   EpcommFault f = {.size = sizeof f};
@@ -233,16 +225,13 @@ int test_refuse(Member *member, void *plan) {
   return end(&l, s != EPCOMM_OK ? ranks_say(l.comm, "grow", s) : goes_on(&l, 600));
 }
 
-/* ---- ranks that come back ---- */
-
-/* Combines call n, dispatched before the last rank was lost; nothing may go to that rank. */
+/* Combines call n, which was dispatched before the last rank was lost. */
 static int combines_old(Lost *l, uint64_t n) {
   int bad = ranks_ended(l->comm, "combine of a dispatch made before the shrink", epcomm_combine(l->comm, &l->whole, l->stream), l->stream);
   return bad ? bad : any_combined(l->moe, &l->whole, n, l->stream);
 }
 
-/* Calls epcomm_grow with two different sets. Of 2 ranks, the set of rank 0 would be rank 0 alone, on which nobody can
- * disagree. */
+/* Calls epcomm_grow with different sets. */
 static int refuses_other_sets(Lost *l) {
   if (l->member->ranks == 2) return 0;
   EpcommStatus s = epcomm_grow(l->comm, l->member->rank == 0 ? everyone(l) & ~2ull : everyone(l));
@@ -315,8 +304,7 @@ static int first_life(Lost *l) {
   return end(l, bad);
 }
 
-/* Runs `life` for the last rank in a child process. A new child (`again` is 1) replaces a killed one. Returns the
- * result of the first child that is not killed. */
+/* Runs `life` in a child process, and again if the child is killed. Returns the result of the last child. */
 static int run_lives(Member *member, const Plan *plan, int (*life)(Lost *, int again)) {
   for (int again = 0;; again = 1) {
     Lost l = {.member = member, .plan = plan};
@@ -347,13 +335,10 @@ int test_grow(Member *member, void *plan) {
   return ranks_is_last(member) ? run_lives(member, plan, life_of_grow) : first_life(&l);
 }
 
-/* ---- a rank is killed again and again ---- */
-
 static const char *const steps[] = {"counts", "rows", "between", "combine", "halves", "combine-halves", "replay"};
 enum { STEPS = sizeof steps / sizeof steps[0] };
 
-/* Returns the next round's number, -1 if the test ends (rank 0 decides), or -2 if the ranks did not meet. The first
- * round comes in any case: on a slow host the time may be over before it. */
+/* Returns the number of the next round, -1 at the end of the test, or -2 if a rank is missing. */
 static int next_round(Lost *l, int rounds, double start) {
   int mine = rounds == 0 || now() - start < l->plan->seconds ? rounds : -1, all[EPCOMM_MAX_RANKS] = {0};
   return world_gather(l->member, &mine, all, sizeof mine) != 0 ? -2 : all[0];
@@ -366,7 +351,7 @@ static int life_of_killing(Lost *l, int again) {
   return end(l, bad ? bad : round == -2 ? RANKS_SLOW : 0);
 }
 
-/* Kills and replaces the last rank for --seconds; memory and files of the others must not grow. */
+/* Kills and replaces the last rank for --seconds. Resources of the others must not grow. */
 int test_killing(Member *member, void *plan) {
   Lost l = {.member = member, .plan = plan};
   if (ranks_is_last(member)) return run_lives(member, plan, life_of_killing);

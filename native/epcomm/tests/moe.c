@@ -1,5 +1,4 @@
-/* Inputs, experts and checks for tests of dispatch and combine. All inputs follow from the number n of a call, so that
- * every rank can compute the inputs of all ranks. */
+/* Inputs, experts and checks for tests. All inputs of all ranks follow from the number n of a call. */
 #include "moe.h"
 
 #include <math.h>
@@ -14,7 +13,6 @@ static uint64_t mix(uint64_t x) { /* splitmix64 */
   return x ^ x >> 31;
 }
 
-/* Returns a random number that depends only on the arguments. */
 static uint64_t draw(uint64_t n, uint64_t a, uint64_t b, uint64_t c) { return mix(mix(mix(n * 4 + a) + b) + c); }
 
 float moe_float(uint16_t b) {
@@ -40,8 +38,7 @@ static uint16_t element(uint64_t n, int rank, int token, int column) {
   return moe_bf16((float)((int)(draw(n, (uint64_t)rank, (uint64_t)token, (uint64_t)column) % 4001) - 2000) / 1000);
 }
 
-/* Writes the expert ids of a token: different experts. About one id in eight is then replaced by -1, which means no
- * expert. */
+/* Writes the expert ids of a token. About one id in eight is -1, which means no expert. */
 static void choose(const EpcommInfo *i, uint64_t n, int rank, int token, int32_t *ids) {
   for (int k = 0; k < i->topk; k++) {
     uint64_t h = draw(n + 7, (uint64_t)rank, (uint64_t)token, (uint64_t)k);
@@ -62,7 +59,6 @@ static float weight(uint64_t n, int rank, int token, int k) {
   return (float)(draw(n + 11, (uint64_t)rank, (uint64_t)token, (uint64_t)k) % 1000) / 1000 + 0.001f;
 }
 
-/* Returns the factor by which the expert of these tests multiplies a row. */
 static float gain(int expert) { return 0.5f + (float)(expert % 64) / 64; }
 
 int moe_tokens(const Moe *m, uint64_t n, int rank, int most) {
@@ -160,7 +156,6 @@ EpcommCall moe_call(const Moe *m, int slot, int dtype, int tokens, int fullest, 
   return c;
 }
 
-/* The outputs of a dispatch, in host memory of Moe. */
 typedef struct Received {
   EpcommOutputs o;
   int dtype;
@@ -183,9 +178,8 @@ static int wrong_row(const Moe *m, const Received *l, uint64_t n, uint64_t row, 
   return 0;
 }
 
-/* Checks the rows that a dispatch brought to one expert of this rank, and writes the expert's output for them. The rows of
- * a source rank must follow those of the rank before it. Within a source rank, the tokens may be in any order. Returns 1
- * and prints a text if a row is wrong. */
+/* Checks the rows of one expert, and writes the expert's output. Rows are in order of source ranks. Returns 1 if a row
+ * is wrong. */
 static int wrong_group(Moe *m, const Received *l, uint64_t n, int most, int local) {
   const EpcommInfo *i = &m->info;
   int expert = i->rank * i->local_experts + local, bad = 0;

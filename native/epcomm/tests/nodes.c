@@ -4,7 +4,6 @@
 
 #include "ranks.h"
 
-/* Creates with wrong options. --other is a pack for the same number of ranks on one host. */
 int test_refusals(Member *member, void *plan) {
   const Plan *p = plan;
   EpcommOptions right = ranks_options(member, p), o = right;
@@ -36,7 +35,6 @@ static int breaking_gather(void *member, const void *mine, void *all, size_t byt
   return broken ? 1 : world_gather(member, mine, all, bytes);
 }
 
-/* Creates an EpComm and makes checked calls. Returns NULL if something was wrong. */
 static EpComm *use(const EpcommOptions *o, const Plan *p) {
   EpComm *comm = NULL;
   char text[EPCOMM_TEXT];
@@ -50,7 +48,7 @@ static EpComm *use(const EpcommOptions *o, const Plan *p) {
   return bad ? NULL : comm;
 }
 
-/* Destroys while all_gather fails: epcomm_destroy must not call NVSHMEM, which would wait for all ranks. */
+/* Destroys while all_gather fails. epcomm_destroy must not call NVSHMEM, which would wait for all ranks. */
 int test_left(Member *member, void *plan) {
   EpcommOptions o = ranks_options(member, plan);
   o.all_gather = breaking_gather;
@@ -62,7 +60,7 @@ int test_left(Member *member, void *plan) {
   return bad | ranks_refused(member, &o, EPCOMM_NETWORK, EPCOMM_NETWORK);
 }
 
-/* Like test_left, but the GPU of the last rank has failed (EMUL_BROKEN). */
+/* Does the same as test_left after the GPU of the last rank has failed. */
 int test_crashed(Member *member, void *plan) {
   EpcommOptions o = ranks_options(member, plan);
   EpComm *comm = use(&o, plan);
@@ -73,7 +71,6 @@ int test_crashed(Member *member, void *plan) {
   return bad | ranks_refused(member, &o, EPCOMM_NETWORK, EPCOMM_NETWORK);
 }
 
-/* Makes a combine whose y the network cannot read. */
 static int y_elsewhere(Moe *m, int most, GpuStream stream) {
   int tokens = moe_tokens(m, 1, m->info.rank, most);
   EpcommCall c = moe_call(m, 0, 0, tokens, moe_fullest(m, 1, most), 0);
@@ -89,7 +86,6 @@ static int y_elsewhere(Moe *m, int most, GpuStream stream) {
   return bad ? bad : moe_combined(m, &c, 1, stream);
 }
 
-/* Like test_crashed, but the GPU fails during creation, after NVSHMEM's allocation. */
 int test_unfilled(Member *member, void *plan) {
   EpcommOptions o = ranks_options(member, plan);
   if (ranks_is_last(member)) setenv("EMUL_BROKEN", "1", 1);
@@ -98,7 +94,6 @@ int test_unfilled(Member *member, void *plan) {
   return bad | ranks_refused(member, &o, EPCOMM_NETWORK, EPCOMM_NETWORK);
 }
 
-/* Uses two EpComms at once, twice; the process joins NVSHMEM only once. */
 int test_nodes(Member *member, void *plan) {
   const Plan *p = plan;
   int bad = 0;

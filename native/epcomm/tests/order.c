@@ -1,4 +1,4 @@
-/* Tests combines in any order: in layout masked a combine needs only the outputs of its dispatch. */
+/* Tests combines in any order, which layout masked allows. */
 #include "any.h"
 #include "ranks.h"
 
@@ -33,7 +33,6 @@ static void own_free(Own *o) {
   moe_free(o->m);
 }
 
-/* Combines two dispatches of one slot in both orders. */
 static int two_calls(Own *own, const Plan *p, int wide, GpuStream stream) {
   static const int order[] = {0, 1, 1, 0};
   EpComm *comm = own[0].m->comm;

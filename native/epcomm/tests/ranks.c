@@ -5,27 +5,26 @@
  *
  * The pack determines the number of ranks and nodes. With --gpus N, the ranks share N GPUs. TEST is one of:
  *
- * calls      makes eager calls; each call of each rank has a random token count
- * graphs     replays three graphs, mixed with eager calls, and checks all results
+ * calls      makes eager calls
+ * graphs     replays three graphs
  * flight     makes two calls at the same time, in halves on two streams
- * outputs    passes the caller's own outputs, inside and outside the heap
+ * outputs    passes the caller's own outputs
  * leak       compares the free device memory after several creations
  * host       measures the host time of a call
- * chain      measures the GPU time of a call with --most tokens of --dtype (EpcommDType) in a graph of --calls
- *            calls, as the median of --replays; see chain.c
- * wrap       lets call numbers wrap around, with every kernel of the pack; see wrap.c
- * mixed      makes calls of all kernels and dtypes in turn, in one slot; see wrap.c
+ * chain      measures the GPU time of a call in a graph of --calls calls
+ * wrap       lets call numbers wrap around
+ * mixed      makes calls of all kernels and dtypes
  * spoiled    checks the outputs after a fault
- * soak       makes random calls for --seconds; see soak.c
- * lost       kills --victims ranks at step --at; the others continue; see lost.c
+ * soak       makes random calls for --seconds
+ * lost       kills --victims ranks at step --at
  * grow       lets lost ranks come back
  * refuse     checks that tokens for lost ranks are refused
- * killing    kills and replaces a rank again and again, for --seconds
+ * killing    kills and replaces a rank for --seconds
  * arguments  passes structs of other headers, and tensors that a kernel would misread
- * any-order  combines dispatches in any order; see order.c
+ * any-order  combines dispatches in any order
  * late, never, killed, other-pack, other-kind, truncated, disagree, parted, slots, bad-id, broken, options: see faults.c
  * limits, answers, fits, context, stop, machines: see settings.c
- * nodes, refusals, left, crashed, unfilled: for packs of several nodes; see nodes.c
+ * nodes, refusals, left, crashed, unfilled: see nodes.c
  */
 #include "any.h"
 #include "ranks.h"
@@ -37,7 +36,7 @@
 int ranks_say(EpComm *comm, const char *what, EpcommStatus status) {
   EpcommFault f = {.size = sizeof f};
   int faulty = comm != NULL && status == EPCOMM_FAULT && epcomm_fault(comm, &f) == EPCOMM_FAULT;
-  /* in debug mode, a passed deadline is also a fault: a rank is at another call number */
+  /* in debug mode, another call number can also mean a passed deadline */
   int deadline = faulty && (f.phase != 6 || (f.source != f.rank && f.want >> 32 != f.got >> 32));
   printf("%s: %s: %s\n", what, epcomm_status_name(status), comm != NULL ? epcomm_error(comm) : "");
   return deadline || status == EPCOMM_GATHER ? RANKS_SLOW : 1;
@@ -110,7 +109,7 @@ typedef struct Captured {
   GpuGraph dispatch, combine;
 } Captured;
 
-/* Makes a dispatch or a combine: whole if n is even, in halves if odd. */
+/* Makes a dispatch or a combine: in halves if n is odd. */
 static EpcommStatus make(EpComm *comm, const EpcommCall *c, int combine, uint64_t n, GpuStream stream) {
   if (n % 2 == 0) return combine ? epcomm_combine(comm, c, stream) : epcomm_dispatch(comm, c, stream);
   EpcommStatus s = combine ? epcomm_combine_send(comm, c, stream) : epcomm_dispatch_send(comm, c, stream);
@@ -212,7 +211,6 @@ static int test_flight(Member *member, void *plan) {
   return bad;
 }
 
-/* Makes calls with outputs in and outside the memory of epcomm_extra. */
 static int test_outputs(Member *member, void *plan) {
   const Plan *p = plan;
   EpComm *comm = ranks_create(member, p, 1, 0, 64u << 20);
@@ -257,10 +255,10 @@ static int test_leak(Member *member, void *plan) {
     EpComm *comm = ranks_create(member, p, 2, 0, 0);
     if (comm == NULL) return 1;
     epcomm_destroy(comm);
-    world_gather(member, &there, (int[8]){0}, sizeof there); /* ranks may share a device */
+    world_gather(member, &there, (int[8]){0}, sizeof there);
     after[i] = gpu_free_bytes();
     world_gather(member, &there, (int[8]){0}, sizeof there);
-    bad |= after[i] != after[0]; /* module loads of creation 1 take memory that is never freed */
+    bad |= after[i] != after[0]; /* memory of module loads is not freed after creation 1 */
   }
   for (int i = 0; bad && i < n; i++) printf("rank %d: %zu bytes free after creation %d\n", member->rank, after[i], i + 1);
   if (!bad && member->rank == 0) printf("device memory is equal before and after\n");

@@ -6,17 +6,17 @@
 #include "world.h"
 
 typedef struct Plan {
-  const char *pack, *other; /* other: a second pack */
-  int ranks, nodes, processes; /* processes: 1 if each rank is a process, 0 if a thread */
-  int gpus;                 /* shared by the ranks; 0: each rank has one */
+  const char *pack, *other;
+  int ranks, nodes, processes; /* processes: 0 if ranks are threads */
+  int gpus;                 /* 0: each rank has one */
   int calls, replays;
   int most;                 /* largest number of tokens drawn */
   int dtype;                /* EpcommDType of chain */
   double deadline;          /* seconds */
   double seconds;           /* of soak and killing */
   int seed;                 /* of soak */
-  int victims;              /* ranks that the test lost kills */
-  const char *at;           /* step at which it kills them; see lost.c */
+  int victims;              /* ranks to kill */
+  const char *at;           /* step of a call */
   const char *test;
 } Plan;
 
@@ -27,30 +27,27 @@ EpComm *ranks_create(Member *member, const Plan *p, int in_flight, int debug, ui
 int ranks_device(const Member *member, const Plan *p);
 EpcommOptions ranks_options(Member *member, const Plan *p);
 
-/* The result of a rank that passed a deadline without an expected fault. main then runs the test again with twice the
- * deadline. */
+/* A deadline passed without an expected fault. The test runs again with twice the deadline. */
 #define RANKS_SLOW 128
 
 /* Prints a failure. Returns RANKS_SLOW if a wait took too long, else 1. */
 int ranks_say(EpComm *comm, const char *what, EpcommStatus status);
 
-/* Waits for a call's stream. Returns 0, or prints the failure and returns ranks_say's result; outputs must then not
- * be checked. */
+/* Waits for a stream. Returns 0, or prints the failure and returns the result of ranks_say. */
 int ranks_ended(EpComm *comm, const char *what, EpcommStatus status, GpuStream stream);
 
 int test_chain(Member *member, void *plan);
 int test_any_order(Member *member, void *plan);
 int test_wrap(Member *member, void *plan), test_mixed(Member *member, void *plan);
-void wrap_begin_at(EpComm *comm, uint32_t number); /* sets the call numbers of slot 0 on the device */
-/* Resources that must not grow from round to round. */
+void wrap_begin_at(EpComm *comm, uint32_t number); /* sets the call numbers of slot 0 */
+/* Resources that must not grow. */
 typedef struct Holds {
   size_t device; /* free bytes of the GPU */
   int files;     /* open files */
   long resident; /* KiB of host memory */
 } Holds;
 Holds holds_now(void);
-int holds_grown(const Member *member, const Holds *was, const Holds *is); /* returns 1 and prints both if resources
-                                                                             have grown */
+int holds_grown(const Member *member, const Holds *was, const Holds *is); /* prints both */
 
 int test_killing(Member *member, void *plan);
 int test_lost(Member *member, void *plan);
@@ -69,10 +66,10 @@ int test_unfilled(Member *member, void *plan);
 int ranks_refused(Member *member, const EpcommOptions *o, EpcommStatus victims, EpcommStatus others);
 int ranks_right(Moe *m, int most, GpuStream stream);
 int ranks_is_last(const Member *member);
-/* Returns this rank's `bad`, or RANKS_SLOW if only another rank failed. */
+/* Returns `bad`, or RANKS_SLOW if only another rank failed. */
 int ranks_joint_result(Member *member, int bad);
 
 Test settings_find(const char *name);
-Test faults_find(const char *name, int *victims); /* *victims: how many of the last ranks the test kills */
+Test faults_find(const char *name, int *victims); /* *victims: ranks to kill */
 
 #endif

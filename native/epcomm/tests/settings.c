@@ -1,4 +1,4 @@
-/* Tests options and their defaults, and on which machines a pack is accepted. */
+/* Tests options, and on which machines a pack is accepted. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -12,9 +12,6 @@ static int differs(const char *what, int got, int want) {
   return 1;
 }
 
-/* ---- defaults and limits ---- */
-
-/* Returns 0 if creation fails with a status and a text that contains `words`. */
 static int refused(Member *member, const EpcommOptions *o, EpcommStatus want, const char *words) {
   EpComm *comm = NULL;
   char text[EPCOMM_TEXT];
@@ -68,7 +65,7 @@ static int defaults(Member *member, void *plan) {
   return bad | (epcomm_destroy(comm) != EPCOMM_OK);
 }
 
-/* Creates for fp8 only and with own_outputs; other calls must be refused. */
+/* Creates for fp8 only and with own_outputs. Other calls must be refused. */
 static int one_dtype(Member *member, void *plan) {
   EpcommOptions o = ranks_options(member, plan);
   EpcommInfo i = {.size = sizeof i, .survivors = 77};
@@ -92,7 +89,6 @@ static int one_dtype(Member *member, void *plan) {
   return bad | (epcomm_destroy(comm) != EPCOMM_OK);
 }
 
-/* An all_gather that returns the ranks in the opposite order. */
 static int mixed_up(void *member, const void *mine, void *all, size_t bytes) {
   const Member *s = member;
   uint8_t *right = malloc((size_t)s->ranks * bytes);
@@ -110,8 +106,6 @@ static int gathers(Member *member, void *plan) {
 
 static int test_limits(Member *member, void *plan) { return limits(member, plan) | gathers(member, plan) | defaults(member, plan) | one_dtype(member, plan); }
 
-/* ---- the kernels that are chosen for a call ---- */
-
 static EpcommExplanation explained(Moe *m, int fullest, int routing, void *out) {
   EpcommExplanation e = {.size = sizeof e};
   EpcommCall c = moe_call(m, 0, 0, 0, fullest, 0);
@@ -126,8 +120,8 @@ static int same(const EpcommExplanation *a, const EpcommExplanation *b) {
   return a->plan == b->plan && a->first == b->first && a->last == b->last && strcmp(a->why, b->why) == 0 && strcmp(a->dispatch, b->dispatch) == 0;
 }
 
-/* Creates with options.routing; a call without routing must get the kernels of `stands_for`. Returns for how many
- * token counts EPCOMM_EVEN and EPCOMM_ALL_ROUTINGS differ, or -1. */
+/* Checks that a call without routing gets the kernels of `stands_for`. Returns for how many token counts EPCOMM_EVEN
+ * and EPCOMM_ALL_ROUTINGS differ, or -1. */
 static int without_routing(Member *member, void *plan, int routing, int stands_for) {
   EpcommOptions o = ranks_options(member, plan);
   EpComm *comm = NULL;
@@ -148,7 +142,7 @@ static int without_routing(Member *member, void *plan, int routing, int stands_f
   return epcomm_destroy(comm) != EPCOMM_OK || bad ? -1 : other;
 }
 
-/* Checks that the runs (ranges of token counts with one plan) have no gaps, and which outputs count as on the heap. */
+/* Checks that the ranges of token counts have no gaps, and which outputs count as on the heap. */
 static int runs(Member *member, void *plan) {
   EpComm *comm = ranks_create(member, plan, 1, 0, 1u << 20);
   if (comm == NULL) return 1;
@@ -193,8 +187,8 @@ static int refuses(EpComm *comm, EpcommStatus s, const char *words) {
   return 1;
 }
 
-/* Checks that a recv must have the plan of its send, and a combine that of its dispatch unless the layout allows any
- * order. */
+/* Checks that a recv needs the plan of its send. A combine needs the plan of its dispatch, unless the layout allows
+ * any order. */
 static int test_fits(Member *member, void *plan) {
   EpComm *comm = ranks_create(member, plan, 1, 0, 0);
   if (comm == NULL) return 1;
@@ -219,8 +213,6 @@ static int test_fits(Member *member, void *plan) {
   gpu_stream_free(stream);
   return bad | (epcomm_destroy(comm) != EPCOMM_OK);
 }
-
-/* ---- the caller's context ---- */
 
 static int moved(void *before, const char *what) {
   if (gpu_current() == before) return 0;
@@ -266,9 +258,7 @@ static int test_context(Member *member, void *plan) {
   return bad | (s != EPCOMM_OK) | moved(before, "destroy");
 }
 
-/* ---- ends of waits ---- */
-
-/* Calls epcomm_stop on an idle rank; the others' waits must end long before their deadline. */
+/* Calls epcomm_stop on an idle rank. The others must end their waits long before the deadline. */
 static int test_stop(Member *member, void *plan) {
   const Plan *p = plan;
   EpComm *comm = ranks_create(member, p, 1, 0, 0);
@@ -295,8 +285,6 @@ static int test_stop(Member *member, void *plan) {
   return bad | (epcomm_destroy(comm) != EPCOMM_OK);
 }
 
-/* ---- machines ---- */
-
 static void for_machine(uint8_t *data, size_t bytes, uint32_t major, uint32_t minor, int exact) {
   PackHeader h;
   memcpy(&h, data, sizeof h);
@@ -307,7 +295,7 @@ static void for_machine(uint8_t *data, size_t bytes, uint32_t major, uint32_t mi
   sha256(data + PACK_DIGEST_FROM, bytes - PACK_DIGEST_FROM, data + offsetof(PackHeader, digest));
 }
 
-/* Checks that a pack is accepted on later GPUs of the same generation, unless its code is exact. */
+/* Checks that a pack is accepted on later GPUs of the generation, unless its code is exact. */
 static int test_machines(Member *member, void *plan) {
   static const struct {
     uint32_t major, minor;

@@ -1,5 +1,4 @@
-/* Makes random calls for --seconds, from --seed: eager calls, graphs, faults, resets, new EpComms. All results are
- * checked. Memory and open files must not grow. */
+/* Makes random calls for --seconds, and checks all results. Memory and open files must not grow. */
 #include <dirent.h>
 #include <stdio.h>
 #include <unistd.h>
@@ -15,7 +14,7 @@ typedef struct Soak {
   EpComm *comm;
   Moe *moe;
   GpuStream streams[2];
-  uint64_t random; /* the same on all ranks */
+  uint64_t random;
   long calls, replays, faults, created;
 } Soak;
 
@@ -89,7 +88,7 @@ static int graphs(Soak *s, uint64_t n, int fullest, GpuStream stream) {
   return bad;
 }
 
-/* Leaves a call out on one rank; the others must get a fault and NaN. */
+/* Leaves out a call on one rank. The others must get a fault and NaN. */
 static int fault(Soak *s, int fullest, GpuStream stream) {
   Moe *m = s->moe;
   int lazy = (int)draw(s, (uint64_t)s->member->ranks), bad = 0;

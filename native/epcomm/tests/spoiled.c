@@ -1,5 +1,4 @@
-/* Tests the outputs of calls that give up a wait: rows and combined tokens must be NaN, row_offsets 0. After a reset,
- * calls and graphs must be right again. */
+/* Tests calls that give up a wait. Their rows and combined tokens must be NaN, and their row_offsets 0. */
 #include <stdio.h>
 
 #include "any.h"
@@ -12,7 +11,6 @@ typedef struct Spoiled {
   GpuStream stream;
 } Spoiled;
 
-/* Returns 0 if all outputs are NaN, there are no rows and the fault is reported. */
 static int spoilt(Moe *m, const EpcommCall *c, const char *what, GpuStream stream) {
   EpcommOutputs o = {.size = sizeof o};
   uint32_t offsets[1025] = {0};

@@ -13,10 +13,10 @@
 
 #define MOST_RANKS 8
 #define MOST_BYTES 65536
-#define PATIENCE 120.0 /* seconds of the device's clock, after which a rank counts as gone */
+#define PATIENCE 120.0 /* seconds until a rank counts as gone */
 
 struct World {
-  int written[MOST_RANKS], read[MOST_RANKS]; /* last gather whose data a rank has written, or read */
+  int written[MOST_RANKS], read[MOST_RANKS]; /* number of the last gather of each rank */
   unsigned char data[MOST_RANKS][MOST_BYTES];
 };
 
@@ -26,7 +26,6 @@ double now(void) {
   return (double)t.tv_sec + (double)t.tv_nsec / 1e9;
 }
 
-/* Waits until all ranks have reached gather number `turn`. */
 static int await(const int *turns, int ranks, int turn) {
   const struct timespec nap = {0, 100000};
   double start = gpu_seconds();

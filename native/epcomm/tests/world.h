@@ -1,4 +1,4 @@
-/* Runs the ranks of tests as threads or processes, which exchange data in shared memory. */
+/* Runs ranks as threads or processes, which share memory. */
 #ifndef EPCOMM_TESTS_WORLD_H
 #define EPCOMM_TESTS_WORLD_H
 
@@ -7,20 +7,19 @@
 
 typedef struct World World;
 
-/* turn is the number of the rank's last gather. */
+/* `turn` counts the gathers of the rank. */
 typedef struct Member {
   World *world;
   int rank, ranks, turn;
 } Member;
 
-/* Lets a new process continue as a killed rank. */
+/* Lets a new process replace a killed rank. */
 void world_rejoin(Member *member);
 
-/* An EpcommAllGather whose context is a Member. It gives up after a while. */
+/* An EpcommAllGather whose context is a Member. */
 int world_gather(void *member, const void *mine, void *all, size_t bytes);
 
-/* Runs `body` for every rank, and returns the worst result; 99 if the process of a rank that is not in `victims` was
- * killed. */
+/* Runs `body` for every rank. Returns the worst result, or 99 if a rank outside `victims` was killed. */
 int world_run(int ranks, int processes, uint64_t victims, int (*body)(Member *member, void *context), void *context);
 
 double now(void);

@@ -1,4 +1,4 @@
-/* Tests call numbers that wrap around: they begin just below 2^31 or 2^32. */
+/* Tests call numbers that wrap around. */
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -8,7 +8,6 @@
 
 enum { BASES = 3, FEW = 20 };
 
-/* The numbers at which calls begin; --calls calls at the second, at most FEW at the others. */
 static const uint32_t bases[BASES] = {0x7fffffffu - 2, 0xfffffffcu - 3, 0xfffffffeu};
 
 typedef struct Wrap {
@@ -44,7 +43,6 @@ static int across(Moe *m, int fullest, void *context) {
   return 0;
 }
 
-/* Makes calls with all kernels and dtypes in turn, in one slot, without barriers. */
 static int mixed(Moe *m, const Wrap *w) {
   for (int n = 0; n < w->plan->calls; n++) {
     int bad = any_checked(m, (uint64_t)n, 1 + n / 2 * 7 % m->info.max_tokens, w->stream);

@@ -1,4 +1,4 @@
-"""notebook.py FILE.ipynb runs a notebook in an empty folder and prints the last expression of each cell."""
+"""notebook.py FILE.ipynb runs a notebook and prints the last expression of each cell."""
 
 import ast
 import json

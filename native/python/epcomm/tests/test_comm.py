@@ -20,8 +20,8 @@ sys.path.insert(0, os.path.join(os.path.dirname(__file__), "..", "src"))
 import epcomm  # noqa: E402
 
 PACK = os.environ["EPCOMM_PACK"]
-NODES_PACK = os.environ.get("EPCOMM_NODES_PACK")  # a pack for 4 ranks on 2 nodes
-SPAWN = multiprocessing.get_context("spawn")  # CUDA does not work in a forked process
+NODES_PACK = os.environ.get("EPCOMM_NODES_PACK")  # 4 ranks, 2 nodes
+SPAWN = multiprocessing.get_context("spawn")  # CUDA fails after a fork
 
 
 def pack_bytes():
@@ -37,8 +37,6 @@ def wait(device):
 
 
 class Gather:
-    """An all-gather through pipes."""
-
     def __init__(self, rank, pipes):
         self.rank, self.pipes = rank, pipes
 
@@ -53,7 +51,7 @@ class Gather:
 
 
 def layer(comm, rank, tokens):
-    """Makes a layer of ones and returns an error text, or "". The result must be 1."""
+    """Makes a layer of ones, whose result must be 1. Returns an error text, or ""."""
     i = comm.info
     x = array.array("H", [0x3F80] * (tokens * i.hidden))
     ids = array.array("q", [(t * 3 + k + rank) % i.experts for t in range(tokens) for k in range(i.topk)])
@@ -71,7 +69,6 @@ def layer(comm, rank, tokens):
 
 
 def stamped(comm, rank, work):
-    """Runs work between two stamps. Returns an error text, or ""."""
     at = array.array("Q", [0, 0])
     address = at.buffer_info()[0]
     comm.stamp(address)
@@ -105,14 +102,13 @@ def one_rank(rank, pipes, results):
 
 
 def one_of_nodes(rank, pipes, results):
-    """Makes a dispatch and a combine of ones with two nodes."""
     try:
         with unittest.mock.patch.dict(os.environ, {"LOCAL_WORLD_SIZE": "2"}):
             comm = epcomm.Comm(NODES_PACK, rank, 4, rank, Gather(rank, pipes), deadline=60)
         i, o, tokens = comm.info, comm.outputs(), 5
         if (i.nodes, i.nvshmem) != (2, b"3.8.0"):
             raise ValueError(f"{i.nodes} nodes, NVSHMEM {i.nvshmem}")
-        with open(NODES_PACK, "rb") as f:  # the heap's size for one call in flight
+        with open(NODES_PACK, "rb") as f:
             counted = int(re.search(rb'"heap_bytes": ([0-9]+)', f.read())[1])
         if i.heap_bytes != counted:
             raise ValueError(f"a heap of {i.heap_bytes} bytes, the pack says {counted}")
@@ -304,7 +300,7 @@ class Arguments(unittest.TestCase):
         with unittest.mock.patch.object(epcomm.comm, "_lib", stand_in):
             comm.shrink([0, 2])
             comm.grow(range(3))
-            for wrong in ([0, 64], [-1]):  # no bit of a uint64
+            for wrong in ([0, 64], [-1]):
                 with self.assertRaisesRegex(ValueError, "from 0 to 63"):
                     comm.shrink(wrong)
             self.assertEqual(comm.survivors(), ([0, 40], 7))
@@ -320,15 +316,12 @@ def part_of_deepep(name):
 
 
 class Agreements(unittest.TestCase):
-    """Two ranks of an Agreement, as threads."""
-
     def setUp(self):
         self.module = part_of_deepep("agreement")
         memory = mmap.mmap(-1, self.module.Agreement.bytes_for(2))
         self.ranks = [self.module.Agreement(memory, r, 2, 20) for r in range(2)]
 
     def both(self, *works):
-        """Runs a function for each rank. Returns their error texts, or ""."""
         def error_of(work):
             try:
                 work()
@@ -343,7 +336,7 @@ class Agreements(unittest.TestCase):
         a, b = self.ranks
         facts = {"the call": "dispatch", "hidden": 512}
         self.assertEqual(self.both(lambda: a.first(7, facts), lambda: b.first(7, facts)), ["", ""])
-        for n in range(3 * self.module.RING):  # a rank keeps only the last RING calls
+        for n in range(3 * self.module.RING):
             a.step(7 + n % 5)
             b.step(7 + n % 5)
         a.look()
@@ -434,7 +427,7 @@ class Configs(unittest.TestCase):
                 config.must_be_on(on("cuda", 0), x=at(on("cuda", 0)), y=at(wrong))
 
 
-# Replaces epbench: writes the file that -o names, in two steps.
+# Replaces epbench, and writes the file in two steps.
 SLOW_PROGRAM = """#!/bin/sh
 while [ "$1" != -o ]; do shift; done
 printf whole > "$2"; sleep 0.3; printf ' pack' >> "$2"

@@ -1,6 +1,6 @@
-"""Compares epcomm.deepep with plain PyTorch on two ranks, as DeepEP's own tests do. EPCOMM_TEST_DEVICE=cuda uses two
-GPUs, EPCOMM_TEST_SHAPE=hidden,experts,topk,tokens another shape. EPBENCH_PROGRAM names epbench. EPCOMM_NATIVE
-names the extension; 0: ctypes."""
+"""Compares epcomm.deepep with plain PyTorch on two ranks. EPCOMM_TEST_DEVICE=cuda uses two GPUs.
+EPCOMM_TEST_SHAPE=hidden,experts,topk,tokens sets the shape. EPBENCH_PROGRAM names epbench. EPCOMM_NATIVE names the
+extension; 0 means ctypes."""
 
 import contextlib
 import inspect
@@ -86,7 +86,7 @@ def check_normal(buffer, rank, seed):
 
 
 def check_rows(rank, everyone, source, got, got_ids, got_weights, counts, handle):
-    """Checks the rows' order (source ranks, then tokens) and local experts."""
+    """Checks the order of rows (source ranks, then tokens) and the local experts."""
     local, at = EXPERTS // RANKS, 0
     rows = widened(*got) if isinstance(got, tuple) else got
     for r, (x, ids, weights) in enumerate(everyone):
@@ -149,7 +149,7 @@ def check_block(expert, everyone, rows, count, src_info, ranges, bound):
 
 
 def known_calls(buffer, rank):
-    """Checks that the extension makes repeated calls without Buffer's Python methods, which other calls still reach."""
+    """Checks that the extension makes repeated calls without Buffer's Python methods."""
     x, ids, weights = draw(rank, 4)
 
     def calls(source, config, named):
@@ -178,7 +178,7 @@ def known_calls(buffer, rank):
 
 
 def handles_in_any_order(buffer, rank):
-    """Combines two dispatches in reverse order. Between send and receive, kernels hold no SMs."""
+    """Combines two dispatches in reverse order."""
     sent, hooks = [], []
     for seed in (5, 6):
         x, ids, weights = draw(rank, seed)
@@ -198,7 +198,7 @@ def handles_in_any_order(buffer, rank):
 
 
 def uneven(buffer, rank):
-    """Makes a call in which one rank has very few tokens: all ranks must use the same kernels."""
+    """Makes a call in which rank 1 has few tokens: all ranks must use the same kernels."""
     x, ids, weights = (t[:3] if rank == 1 else t for t in draw(rank, 7))
     got, _, handle, _, _ = buffer.low_latency_dispatch(x, ids, TOKENS, EXPERTS, use_fp8=False)
     back, again = (buffer.low_latency_combine(got, ids, weights, handle)[0] for _ in range(2))
@@ -226,7 +226,7 @@ def idle(buffer, rank):
 
 
 def copies_on_the_stream_of_the_call(buffer, rank):
-    """Checks that a tensor which is not contiguous is copied on the call's stream."""
+    """Checks that a tensor that is not contiguous is copied on the call's stream."""
     x, ids, _ = draw(rank, 11)
     per_rank, _, per_expert, is_in, _ = buffer.get_dispatch_layout(ids, EXPERTS)
     args = {"num_tokens_per_rank": per_rank, "is_token_in_rank": is_in, "num_tokens_per_expert": per_expert}
@@ -246,7 +246,7 @@ def copies_on_the_stream_of_the_call(buffer, rank):
 
 
 def full_precision(buffer, rank):
-    """Checks that EPCOMM_PRECISION=full rounds only once, even if large terms cancel."""
+    """Checks that EPCOMM_PRECISION=full rounds only once."""
     refused(ValueError, "EPCOMM_PRECISION", lambda: with_precision("half"))
     fresh = with_precision("full", device=buffer.device)
     x, ids, weights = draw(rank, 13)
@@ -278,7 +278,7 @@ def mixed_halves(buffer, rank):
 
 
 def too_small_worst(buffer, rank):
-    """Receives more rows than num_worst_tokens: this call or the next one must raise an error."""
+    """Receives more rows than num_worst_tokens: this call or the next call must raise an error."""
     fresh = deepep.Buffer(dist.group.WORLD, device=buffer.device)
     x, ids, _ = draw(rank, 12)
     per_rank, _, per_expert, is_in, _ = buffer.get_dispatch_layout(ids, EXPERTS)
@@ -308,7 +308,6 @@ def refusals(buffer, rank):
 
 
 def misread(buffer, rank):
-    """Checks that the error names the misread tensor, and that no rank sends."""
     x, ids, weights = draw(rank, 9)
     per_rank, _, per_expert, is_in, _ = buffer.get_dispatch_layout(ids, EXPERTS)
     args = {"num_tokens_per_rank": per_rank, "is_token_in_rank": is_in, "num_tokens_per_expert": per_expert}

@@ -1,4 +1,4 @@
-"""Compares ElasticBuffer with plain PyTorch on two ranks. test_deepep.py explains the variables."""
+"""Compares ElasticBuffer with plain PyTorch on two ranks."""
 
 import unittest
 import warnings
@@ -17,14 +17,13 @@ MOST = TOKENS + 2
 
 
 def drawn(rank, seed):
-    """Draws tokens; one selects an expert twice, one none, one has a masked selection."""
     x, ids, weights = draw(rank, seed)
     ids[1, 1] = ids[1, 0]
     return x, ids, weights
 
 
 def expected(rank, everyone, x_of):
-    """Returns for each received row: source rank * MOST + token, the row, its local ids and weights."""
+    """Returns for each received row: source rank * MOST + token, row, local ids, weights."""
     parts = []
     for r, (x, ids, weights) in enumerate(everyone):
         here = (ids // LOCAL == rank) & (ids >= 0)
@@ -58,7 +57,6 @@ def check_packed(buffer, rank, seed, fp8, sync):
 
 
 def check_combine(buffer, handle, y, got_weights, x, ids, weights, fp8):
-    """Checks combine; y is packed or expanded."""
     owners = torch.where(ids >= 0, ids // LOCAL, -1)
     times = sum((owners == r).any(1).float() for r in range(RANKS)) if not handle.do_expand else (ids >= 0).sum(1).float()
     sent = widened(*cast(x)) if fp8 else x
@@ -98,7 +96,6 @@ def check_expanded(buffer, rank, seed, fp8, sync, alignment):
 
 
 def idle(buffer, rank):
-    """Makes calls in which rank 1 has no tokens."""
     x, ids, weights = (t[:0] if rank == 1 else t for t in draw(rank, 10))
     for sync in (True, False):
         for spread in (False, True):
@@ -157,7 +154,7 @@ class TestElastic(unittest.TestCase):
         run_ranks(self, one_rank)
 
     def test_theoretical_sms(self):
-        """DeepEP V2's numbers for DeepSeek-V3's experts on 2 and on 8 H100."""
+        """The numbers come from DeepEP V2."""
         buffer = elastic.ElasticBuffer.__new__(elastic.ElasticBuffer)
         buffer._sms, buffer._device_sms = {}, lambda: 132
         gbs = 18 * 26.562 * elastic.LINK_EFFICIENCY

@@ -1,4 +1,4 @@
-"""Tests which packs EP refuses, and on which stream it copies and allocates. `python -m epcomm check` checks results."""
+"""Tests which packs EP refuses, and on which stream it copies and allocates."""
 
 import os
 import sys
@@ -10,7 +10,7 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 for folder in ("../src", "emulated"):
     sys.path.insert(0, os.path.join(HERE, folder))
 
-os.environ["EPCOMM_NATIVE"] = "0"  # the tests replace the library by Python objects
+os.environ["EPCOMM_NATIVE"] = "0"
 
 import emulated_streams as streams  # noqa: E402
 import torch  # noqa: E402
@@ -20,7 +20,7 @@ from epcomm import ep as module  # noqa: E402
 
 
 def stand_in(**info):
-    """Returns (patch, comm): a mock of a Comm, with a pack for 4 tokens of a rank."""
+    """Returns (patch, comm); comm is a mock of a Comm."""
     about = {"layout": 0, "hidden": 8, "topk": 2, "max_tokens": 4, "groups": 1, "experts": 2, "local_experts": 1, "ranks": 2,
              "in_flight": 1, "nodes": 1, "dtypes": 2, "default_dtype": 1}
     comm = mock.Mock(info=epcomm.Info(**{**about, **info}))
@@ -61,7 +61,6 @@ class TestEP(unittest.TestCase):
                 ep.dispatch(*args)
 
     def test_a_call_on_another_stream(self):
-        """y is copied, and out allocated, on the call's stream."""
         ep, used, recorded = make(nodes=2), [], []
         ep.device, ep._settle = types.SimpleNamespace(type="cuda", index=0), None
         ep.y = lambda slot: torch.zeros((4, 8), dtype=torch.bfloat16)
@@ -84,7 +83,7 @@ class TestEP(unittest.TestCase):
             out = ep.combine(y, ids, weights, stream=other)
             halves = [ep.combine(y, ids, weights, stream=other, half="_send"), ep.combine(y, ids, weights, stream=third, half="_recv")]
         self.assertEqual((out.shape, halves[0] is halves[1]), ((4, 8), True))
-        self.assertEqual(recorded, [here, here, third])  # the recv records the second out again
+        self.assertEqual(recorded, [here, here, third])
         self.assertEqual(used, [("empty", other), ("copy", other)] * 2)
 
     def test_outputs_are_views_of_the_heap(self):

@@ -1,5 +1,5 @@
-"""Tests Buffer with enable_shrink on two ranks, of which the second leaves some calls out. EPBENCH_PROGRAM names
-epbench. EPCOMM_NATIVE names the extension, for a second run."""
+"""Tests Buffer with enable_shrink on two ranks. Rank 1 leaves out some calls. EPBENCH_PROGRAM names epbench.
+EPCOMM_NATIVE names the extension, for a second run."""
 
 import os
 import sys
@@ -48,7 +48,7 @@ def masked(buffer):
 
 
 def without_the_other(buffer):
-    """Shrinks to rank 0. Returns the hook of a call under way."""
+    """Shrinks to rank 0. Returns the receive hook of a dispatch."""
     x, ids, weights = draw(0, 3)
     rows, _, handle, _, _ = buffer.low_latency_dispatch(x, ids, TOKENS, EXPERTS, use_fp8=False)
     for what in (buffer.check, lambda: buffer.low_latency_combine(rows, ids, weights, handle)):

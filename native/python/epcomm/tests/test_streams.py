@@ -1,4 +1,4 @@
-"""Tests streams, hooks and CUDA graphs of epcomm.deepep with stand-ins for CUDA's streams (tests/emulated)."""
+"""Tests streams, hooks and CUDA graphs of epcomm.deepep with stand-ins for CUDA's streams."""
 
 import ctypes
 import os
@@ -103,8 +103,7 @@ class TestCaptures(unittest.TestCase):
 
 @unittest.skipUnless(native.load(), "the extension is not built")
 class TestEvents(unittest.TestCase):
-    """Tests how the extension orders calls on several streams. A stand-in for the CUDA driver notes the events that
-    the extension records and the waits that it queues."""
+    """Tests how the extension orders calls on several streams."""
 
     def setUp(self):
         self.asked = []
@@ -125,7 +124,7 @@ class TestEvents(unittest.TestCase):
         self.link = native.load().epcomm_native_link(None, addresses(functions), lane, None, (ctypes.c_int64 * 16)())
 
     def calls(self, stream, count=1):
-        """Makes `count` calls on a stream. Returns what the extension asked of the driver for them: events and waits."""
+        """Makes `count` calls on a stream. Returns the events and waits that the extension asked for."""
         self.asked.clear()
         for _ in range(count):
             native.operators().ll_receive(self.link, stream, 0, None)
@@ -148,7 +147,6 @@ class TestEvents(unittest.TestCase):
 
 class TestLink(unittest.TestCase):
     def test_a_link_that_cannot_be_made_gives_its_memory_back(self):
-        """The link's pack lacks a dtype."""
         comm = mock.Mock(outputs=mock.Mock(side_effect=KeyError("fp8")), info=mock.Mock(dtypes=4))
         with mock.patch("epcomm.deepep.link.Comm", return_value=comm):
             self.assertRaises(KeyError, Link, "no.pack", None, 0, RANKS, torch.device("cpu"), None, 1, Lane(torch.device("cpu")))
@@ -236,7 +234,6 @@ class TestGraphs(Streams):
 
 
 def layers(buffer, rank):
-    """Runs decode layers outside graphs and in three graphs."""
     torch.manual_seed(rank)
     x, weights = torch.randn((5, 512)).to(torch.bfloat16), torch.rand((5, 4), dtype=torch.float32)
     ids = torch.rand((5, 16)).topk(4, dim=1)[1]

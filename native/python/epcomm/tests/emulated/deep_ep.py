@@ -1,8 +1,4 @@
-"""Runs DeepEP's own tests without a GPU. Put this folder on PYTHONPATH before the shim's.
-
-It replaces `cuda` by the CPU and `nccl` by gloo, then imports the shim. Streams work at once and check their waits.
-The profiler lists the emulated driver's kernels.
-"""
+"""Runs DeepEP's own tests without a GPU. Put this folder on PYTHONPATH before the shim's."""
 
 import ctypes
 import importlib
@@ -18,15 +14,14 @@ import torch
 import torch.distributed as dist
 from torch.overrides import TorchFunctionMode
 
-os.environ["EPCOMM_NATIVE"] = "0"  # the streams see only Python's calls
+os.environ["EPCOMM_NATIVE"] = "0"  # the extension would bypass the streams
 _driver = ctypes.CDLL("libcuda.so.1")
 _driver.emul_kernels.restype = ctypes.c_char_p
 _index = 0
 
 
 class _OnTheCPU(TorchFunctionMode):
-    """Makes tensors for cuda on the CPU. Empty tensors are 0xFF (NaN, or -1), and products that only take time are
-    small."""
+    """Makes tensors for cuda on the CPU. Empty tensors are 0xFF (NaN, or -1)."""
 
     def __torch_function__(self, function, types, args=(), kwargs=None):
         kwargs = dict(kwargs or {})
@@ -64,8 +59,6 @@ class _Kernels(list):
 
 
 class _Profile:
-    """Replaces torch.profiler.profile, for the kernels of the second step."""
-
     def __init__(self, **_):
         self._events, self._steps = _Kernels(), 0
 
@@ -158,13 +151,12 @@ def _shorten():
 
 
 def _shim():
-    """Imports the shim, and makes each launch end before torch continues."""
     here = os.path.dirname(os.path.abspath(__file__))
     path = list(sys.path)
     sys.path[:] = [p for p in path if os.path.abspath(p or ".") != here]
     del sys.modules["deep_ep"]
     importlib.import_module("deep_ep")
-    sys.path[:] = path  # the started ranks import this file too
+    sys.path[:] = path  # for the started ranks
     from epcomm.deepep import events
     from epcomm.deepep.link import Link
 

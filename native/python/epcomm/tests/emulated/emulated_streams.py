@@ -1,15 +1,14 @@
-"""Replaces CUDA's streams in one thread. Work runs at once; streams record which has waited for which. Using a tensor
-without waiting for its maker is an error, as are calls that CUDA refuses in a capture."""
+"""Replaces CUDA's streams. Using a tensor without waiting for its maker is an error."""
 
 import contextlib
 import time
 
 import torch
 
-# Functions that read no tensor, and functions in which the host waits.
+# Functions that read no tensor, then functions in which the host waits.
 _ABOUT = {"__get__", "size", "dim", "numel", "stride", "is_contiguous", "element_size", "untyped_storage", "storage_offset", "__len__"}
 _WAITS = {"item", "tolist", "equal", "allclose", "__bool__", "__int__", "__float__", "__index__"}
-_host = {}  # operations of each stream that the host has waited for
+_host = {}
 
 
 def _merge(into, more):
@@ -18,8 +17,6 @@ def _merge(into, more):
 
 
 class _Capture:
-    """A graph's capture; `on` until its end."""
-
     def __init__(self, origin):
         self.on, self.streams = True, [origin]
 
@@ -36,7 +33,7 @@ class Stream:
         return self
 
     def clock(self):
-        """Returns {stream: its operations for which this stream has waited}."""
+        """Returns the operations of each stream for which this stream has waited."""
         return {**self._seen, self: self._done}
 
     def wait_event(self, event):
@@ -49,7 +46,6 @@ class Stream:
         self.wait_event(event)
 
     def _join(self, capture):
-        """Adds this stream to a capture, unless it is in another or the capture has ended."""
         if not self.capture and capture and capture.on:
             self.capture = capture
             capture.streams.append(self)
@@ -66,8 +62,6 @@ class Stream:
 
 
 class Event:
-    """A wait for an event that was never recorded fails."""
-
     def __init__(self, enable_timing=False):
         self._at = None
 
@@ -97,7 +91,6 @@ def use(stream):
 
 @contextlib.contextmanager
 def graph(stream):
-    """Replaces torch.cuda.graph: the work runs at once."""
     synchronized()
     stream.capture = _Capture(stream)
     try:
@@ -133,7 +126,7 @@ def _tensors(value):
 
 
 def before(function, args, kwargs):
-    """Checks that the current stream has waited for the makers of a call's tensors."""
+    """Checks that the current stream has waited for the makers of the tensors."""
     if function.__name__ in _ABOUT:
         return
     for t in _tensors([args, kwargs]):
@@ -156,7 +149,7 @@ def behind(function, args, results):
 
 
 def behind_last(link):
-    """Checks that a launch waits for the communicator's last launch, because they share memory."""
+    """Checks that a launch waits for the last launch of the communicator, which uses the same memory."""
     last = getattr(link, "made_by", None)
     if last is not None and not current().after(last):
         raise RuntimeError("a launch has not waited for the stream of the launch before it")

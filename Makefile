@@ -14,9 +14,14 @@ help: ## this list
 build: ## bin/epbench, pure Go
 	CGO_ENABLED=0 $(GO) build -trimpath -o $(BINDIR)/epbench ./cmd/epbench
 
-# lint vets. Without -vet=off, go test would vet each package and everything that it imports.
+# PACKAGES is the number of packages that go test builds and runs at a time. It is larger than the number of
+# processors, because some tests wait for processes, and others can run meanwhile.
+PACKAGES = $(shell expr $$(getconf _NPROCESSORS_ONLN) + 2)
+
+# lint vets. Without -vet=off, go test would vet each package and everything that it imports. No quick test needs cgo,
+# and without it the C parts of Go's own packages are not compiled.
 test: ## the quick tests; they need Go and the repository
-	$(GO) test -short -vet=off -timeout $(PATIENCE) ./...
+	CGO_ENABLED=0 $(GO) test -short -vet=off -p $(PACKAGES) -timeout $(PATIENCE) ./...
 
 test-all: ## every test that needs no GPU, at full length: also device code on the emulator, studies and a browser
 	$(GO) test -timeout $(PATIENCE) ./...

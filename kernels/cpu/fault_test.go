@@ -116,12 +116,15 @@ func end(t *testing.T, s kernels.Session, c ep.Config) (ep.Status, string) {
 	return ep.OK, ""
 }
 
+// TestHangNamesTheRank injects a hang into the first config of a case. A fault in each config would wait once for each.
 func TestHangNamesTheRank(t *testing.T) {
 	for op, want := range map[ep.Op]string{
 		ep.Dispatch: "in dispatch_wait for expert 15 from rank 0",
 		ep.Combine:  "in combine_wait for expert 3 from rank 0",
 	} {
-		b := breakCPU(noSignal, func(ep.Config) bool { return true })
+		b := breakCPU(noSignal, nil)
+		broken := kernels.Of(b.Kernels(), op)[0].DefaultConfig(b.Machine(), brokenCase(op).Problem)
+		b = breakCPU(noSignal, func(c ep.Config) bool { return c.Key() == broken.Key() })
 		b.deadline = hangsEnd
 		c := brokenCase(op)
 		r, err := conform.RunCase(t.Context(), b, conform.Case{Name: "hang", Problem: c.Problem, Routing: c.Routing, Seed: 1, Iterations: 1, Words: 1})

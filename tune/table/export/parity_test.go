@@ -234,7 +234,10 @@ func compareAnswers(t *testing.T, language string, qs [][]question, want, got []
 	}
 }
 
-// TestParity asks 100,000 random questions.
+// quickProblems is the number of problems about which quick tests ask Python, which is much slower than C.
+const quickProblems = 50
+
+// TestParity asks 100,000 random questions. With -short, Python answers a fifth of them.
 func TestParity(t *testing.T) {
 	rng := rand.New(rand.NewPCG(7, 1))
 	tab := drawTable(t, rng)
@@ -253,6 +256,9 @@ func TestParity(t *testing.T) {
 		compareAnswers(t, "C", qs, want, feed(t, asked(qs), exec.Command(buildC(t, dir), "parity")))
 	})
 	t.Run("python", func(t *testing.T) {
+		if testing.Short() {
+			qs, want = qs[:quickProblems], want[:quickProblems*perProblem]
+		}
 		compareAnswers(t, "Python", qs, want, feed(t, asked(qs), pythonCommand(t, dir, "parity")))
 	})
 }

@@ -295,7 +295,7 @@ func TestMaskedAndRaggedAreEven(t *testing.T) {
 	kolmogorov(t, "ragged sizes", sizes, func(x float64) float64 { return x })
 }
 
-// TestGates compares the largest weight with the gate of normal logits.
+// TestGates compares the largest weight with softmax and sigmoid of normal logits.
 func TestGates(t *testing.T) {
 	const tokens, k = 20000, 4
 	for what, c := range map[string]struct {

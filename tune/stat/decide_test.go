@@ -187,7 +187,7 @@ func TestJudgeAllControlsChance(t *testing.T) {
 	}
 }
 
-// TestDecidedBand: with this band, nine of ten comparisons of equal programs give "same".
+// TestDecidedBand: with the returned band, nine of ten comparisons of equal programs give "same".
 func TestDecidedBand(t *testing.T) {
 	const sessions, spread, pairs = 12, 0.02, 2000
 	band, rng := DecidedBand(sessions, spread), rand.New(rand.NewPCG(1, 0))
@@ -215,7 +215,7 @@ func TestDecidedBand(t *testing.T) {
 	}
 }
 
-// TestSessionsFor: the number suffices, and a smaller number does not.
+// TestSessionsFor: the returned number suffices, and a smaller number does not.
 func TestSessionsFor(t *testing.T) {
 	for _, half := range []float64{0.02, 0.01, 0.005, 0.004} {
 		e := steady(1, 0.012/normal95)

@@ -20,8 +20,8 @@ func (b *listening) Precompile(p ep.Problem, configs []ep.Config) {
 	b.told, b.ran, b.all = append(b.told, p), b.Runs, b.all+len(configs)
 }
 
-// TestAnnounced: the configs of the first searches are announced first, then all combinations of compile-time
-// values.
+// TestAnnounced: each op is announced with the configs of its first searches, then with all combinations of
+// compile-time values.
 func TestAnnounced(t *testing.T) {
 	b := &listening{scripted: scripted{Sigma: 0.01}}
 	o := options(t, "dispatch,combine,pair", []int{8, 16, 32}, "uniform", "zipf:1.0")

@@ -129,7 +129,7 @@ func TestNothingIsComparedTwice(t *testing.T) {
 	}
 }
 
-// TestNoisySearchesTellTheirChallenger: later searches try the challenger of a noisy search.
+// TestNoisySearchesTellTheirChallenger: a later search tries the fastest config of a noisy search.
 func TestNoisySearchesTellTheirChallenger(t *testing.T) {
 	dflt, fast := ep.Config{Kernel: "dispatch"}, ep.Config{Kernel: "dispatch", Values: map[string]ep.Value{"sms": "32"}}
 	for cause, want := range map[record.Cause]ep.Config{record.Noisy: fast, record.HostBound: dflt, "": dflt} {

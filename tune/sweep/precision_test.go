@@ -194,7 +194,7 @@ func incumbentsAreMeasured(t *testing.T, beside bool) {
 	}
 }
 
-// fed is a backend with a dispatch for tokens that the caller casts.
+// fed is a backend with a dispatch for tokens that the caller has cast.
 type fed struct{ scripted }
 
 func (f *fed) Kernels() []kernels.Kernel {

@@ -46,7 +46,6 @@ func TestNearestSaysWhatIsMissing(t *testing.T) {
 	}
 }
 
-// TestNearestIsTheFewestThenTheLatestFields also has a fallback field, which Nearest ignores.
 func TestNearestIsTheFewestThenTheLatestFields(t *testing.T) {
 	edited := func(edit func(*Key)) Row {
 		r := testRow(ep.Even, 0, 64, 128)

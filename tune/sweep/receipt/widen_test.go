@@ -149,7 +149,7 @@ func FuzzRead(f *testing.F) {
 	})
 }
 
-// TestWidenCertifies: the check must hold, be newer than the row, and have the same revision.
+// TestWidenCertifies: the check must hold, be newer than the row, and have the row's revision.
 func TestWidenCertifies(t *testing.T) {
 	for _, c := range []struct {
 		name     string

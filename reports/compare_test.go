@@ -86,7 +86,7 @@ func TestGateOnIdenticalPrograms(t *testing.T) {
 	}
 }
 
-// TestGateCatchesAPlantedSlowdown: the gate finds one case that is 5 % slower in at least 95 % of the pairs.
+// TestGateCatchesAPlantedSlowdown: if one case is 5 % slower, the gate finds it in at least 95 % of the pairs.
 func TestGateCatchesAPlantedSlowdown(t *testing.T) {
 	if testing.Short() {
 		t.Skip("a simulation on one goroutine has no data races")
@@ -197,7 +197,7 @@ func reload(l *reports.Loaded) *reports.Loaded {
 	return l
 }
 
-// TestNeverFinerThanAA: a case is undecided if its difference is smaller than that of the A/A test.
+// TestNeverFinerThanAA: a case is undecided if its difference is smaller than the difference in the A/A test.
 func TestNeverFinerThanAA(t *testing.T) {
 	one, two := forty(1, 20, 0.002).inSessions(), forty(2, 20, 0.002).inSessions()
 	one.Between, two.Between = 0.001, 0.001

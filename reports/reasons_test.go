@@ -22,7 +22,7 @@ func overRun(reasons ...string) *record.Run {
 	return run
 }
 
-// TestGatherReasons: the cases of the most frequent reason are counted, the others are named.
+// TestGatherReasons: the cases of the most frequent reason are counted. The other cases are named.
 func TestGatherReasons(t *testing.T) {
 	of := func(s *record.Search) string { return s.Reference }
 	for _, c := range []struct{ reasons, want []string }{

@@ -10,8 +10,8 @@ import (
 	"github.com/epbench/epbench/tune/record"
 )
 
-// swapCase returns a recorded search. The default takes 10 us. `times` has the other configs in us: 0 means not
-// measured, -1 means failed.
+// swapCase returns a recorded search. The default takes 10 us. `times` has the times of the other configs in us: 0
+// means not measured, -1 means failed.
 func swapCase(tokens, won int, times ...float64) *record.Recording {
 	config := func(i int) ep.Config {
 		return ep.Config{Kernel: "k", Values: map[string]ep.Value{"threads": ep.Value(strconv.Itoa(64 << i))}}

@@ -28,14 +28,14 @@ type spec struct {
 	SMs      []int
 	Threads  []int
 	Chunks   []int                            // empty: no third parameter
-	Rounds   int                              // per candidate
-	Confirm  int                              // per finalist; 0: no confirmation
+	Rounds   int                              // rounds of a candidate
+	Confirm  int                              // rounds of a finalist; 0: no confirmation
 	Sessions int                              // besides the first session
-	Between  float64                          // log(time), from session to session
-	Noise    float64                          // log(time), from round to round
+	Between  float64                          // deviation of log(time) between sessions
+	Noise    float64                          // deviation of log(time) between rounds
 	Slow     func(ep.Problem, string) float64 // factor; nil: 1
 	Failures bool
-	Zero     bool // with 4 SMs times are 0
+	Zero     bool // times with 4 SMs are 0
 }
 
 func small() spec {
@@ -239,7 +239,7 @@ func config(p ep.Problem, sms, threads, chunk int) ep.Config {
 	return c
 }
 
-// law returns seconds.
+// law returns the time of a call in seconds.
 func law(p ep.Problem, c ep.Config, skew float64) float64 {
 	sms, threads := float64(c.Int("sms")), float64(c.Int("threads"))
 	bytes := float64(p.Tokens) * 4.633 * 14336 * skew
@@ -262,7 +262,7 @@ func (g *maker) zero(c ep.Config) bool { return g.Zero && c.Int("sms") == 4 }
 type block struct {
 	role    record.Role
 	stage   record.Stage
-	session int // 0: the search
+	session int // 0: the session of the search
 	round0  int
 	rounds  int
 }

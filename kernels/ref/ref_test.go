@@ -15,7 +15,7 @@ import (
 	"github.com/epbench/epbench/workloads"
 )
 
-// tiny returns a workload of two ranks. The ranks have 3 tokens and 1 token.
+// tiny returns a workload of two ranks. Rank 0 has 3 tokens, and rank 1 has 1 token.
 func tiny(change func(*ep.Problem)) *workloads.Workload {
 	p := ep.Problem{Op: ep.Dispatch, Mode: ep.Eager, Ranks: 2, Nodes: 1, Hidden: 128, Experts: 4, TopK: 2,
 		Tokens: 3, MaxTokens: 3, Dispatch: ep.BF16, Combine: ep.BF16}

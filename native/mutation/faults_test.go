@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// TestLists: every fault can be put into today's tree.
+// TestLists: every fault of the lists can be put into the current tree.
 func TestLists(t *testing.T) {
 	lists, err := filepath.Glob("*.yaml")
 	if err != nil || len(lists) == 0 {

@@ -25,7 +25,7 @@ func parsed(t *testing.T, key string) ep.Config {
 	return c
 }
 
-// twoPoints returns two points and three configs. A time that is missing there was not measured.
+// twoPoints returns two points and three configs.
 func twoPoints(w1, w2 float64) (all []measuredPoint, a, b, c string) {
 	a, b, c = of("20", "8", "256"), of("24", "8", "256"), of("28", "8", "256")
 	return []measuredPoint{
@@ -68,7 +68,7 @@ func TestChooseByHand(t *testing.T) {
 	}
 }
 
-// TestDefaultStaysWithinTheBand: the default loses 0.25 more than the best pair for each point.
+// TestDefaultStaysWithinTheBand: the default loses 0.25 more than the best pair, averaged over the points.
 func TestDefaultStaysWithinTheBand(t *testing.T) {
 	for _, x := range []struct {
 		band float64
@@ -122,7 +122,7 @@ func threeCounts() (all []measuredPoint, wide, narrow shape) {
 	return all, shape{24, 256, 128}, shape{20, 512, 64}
 }
 
-// TestRowsOfAShape: at 64 tokens the wide shape was not measured, and counts as the slowest pair.
+// TestRowsOfAShape: the wide shape was not measured at 64 tokens. It counts there as the slowest pair.
 func TestRowsOfAShape(t *testing.T) {
 	all, wide, narrow := threeCounts()
 	got := rowsOf(all, narrow, 0)

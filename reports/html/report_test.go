@@ -169,7 +169,7 @@ func TestPageOfPoorRuns(t *testing.T) {
 	}
 }
 
-// TestHundredThousandTrials: the output takes at most 1 GiB, and three times the CPU time of reading the run.
+// TestHundredThousandTrials: the output takes at most 1 GiB and at most three times the CPU time of reading the run.
 func TestHundredThousandTrials(t *testing.T) {
 	if testing.Short() || raced {
 		t.Skip("too slow for short mode and for the race detector")

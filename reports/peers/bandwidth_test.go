@@ -10,8 +10,8 @@ import (
 )
 
 // TestDefinitionsByHand: the bytes that a library counts for its bandwidth agree with bytes computed by hand. For
-// example, a token in FP8 takes 256 + 2 x 4 = 264 bytes, and goes to 4 x (1 - C(12,2)/C(16,2)) = 1.8 ranks. So 100
-// tokens take 100 x 1.8 x 264 = 47,520 bytes.
+// example, a token in FP8 takes 256 + 2 x 4 = 264 bytes, and goes to 4 x (1 - C(12,2)/C(16,2)) = 1.8 ranks. So
+// `deepep-normal` counts 100 x 1.8 x 264 = 47,520 bytes for 100 tokens.
 func TestDefinitionsByHand(t *testing.T) {
 	want := map[string][2]float64{ // dispatch, combine
 		"deepep-normal": {47520, 92160}, "deepep-ll": {56000, 102400}, "deepep-v2": {47520, 92160}, "hybrid-ep": {47520, 92160},
@@ -40,8 +40,7 @@ func TestDefinitionsByHand(t *testing.T) {
 	}
 }
 
-// TestFewContradictions: a rank is left out if its GB/s x us differs from the bytes of the problem. If half of the
-// ranks differ, the log is refused.
+// TestFewContradictions: a rank is left out if its bandwidth x time differs from the bytes of the problem.
 func TestFewContradictions(t *testing.T) {
 	log := func(wrong int) string {
 		var b strings.Builder

@@ -46,7 +46,7 @@ func changeOne(r *rand.Rand, text string, figures *regexp.Regexp) string {
 	return text[:from] + fmt.Sprintf("%.*f", len(decimals), v*factor) + text[to:]
 }
 
-// TestAChangedFigureIsNoticed: the importer refuses 95 % of 200 random logs in which one figure was changed, or warns.
+// TestAChangedFigureIsNoticed: for 95 % of 200 random logs with one changed figure, the importer refuses or warns.
 func TestAChangedFigureIsNoticed(t *testing.T) {
 	r := rand.New(rand.NewPCG(5, 6))
 	given := Given{Hidden: 7168, Experts: 256, TopK: 8}

@@ -27,7 +27,7 @@ EpComm *ranks_create(Member *member, const Plan *p, int in_flight, int debug, ui
 int ranks_device(const Member *member, const Plan *p);
 EpcommOptions ranks_options(Member *member, const Plan *p);
 
-/* A deadline passed without an expected fault. The test runs again with twice the deadline. */
+/* The result if a deadline passed unexpectedly. main then runs the test again with twice the deadline. */
 #define RANKS_SLOW 128
 
 /* Prints a failure. Returns RANKS_SLOW if a wait took too long, else 1. */

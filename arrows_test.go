@@ -14,8 +14,8 @@ import (
 
 const module = "github.com/epbench/epbench/"
 
-// arrows lists this module's packages and their permitted imports, tests aside. A commit that adds an import gives the
-// reason.
+// arrows lists this module's packages and the imports that each may have, except in tests. A commit that adds an import
+// gives the reason.
 var arrows = map[string]string{
 	// Production links only the standard library.
 	"tune/ep":             "",
@@ -24,7 +24,7 @@ var arrows = map[string]string{
 	"tune/table/curate":   "tune/ep tune/table",
 	"tune/table/export":   "tune/ep tune/table",
 
-	// Readers of tables and their limits.
+	// Checks of files that are read.
 	"tune/table/internal/strictjson": "",
 	"tune/bounded":                   "",
 

@@ -20,7 +20,8 @@ import (
 	"github.com/epbench/epbench/workloads"
 )
 
-// If argsEnv is set, this test binary runs as epbench-cuda with these arguments. Rank 1 exits when file dieEnv exists.
+// If argsEnv is set, this test binary runs as epbench-cuda with these arguments. Rank 1 exits when the file named by
+// dieEnv exists.
 const (
 	argsEnv = "EPBENCH_TEST_ARGS"
 	dieEnv  = "EPBENCH_TEST_DIE"
@@ -109,7 +110,7 @@ func (l launched) openRouted(t *testing.T, p ep.Problem, routing string) kernels
 
 const hostsPair, count, data = "dispatch_hosts+combine_hosts", "count", "data"
 
-// pair prepares hostsPair with the given arrival and changes NAME=VALUE.
+// pair prepares hostsPair with this value of parameter arrival and with changes NAME=VALUE.
 func (l launched) pair(t *testing.T, s kernels.Session, p ep.Problem, arrival string, changes ...string) ep.Config {
 	t.Helper()
 	k, err := kernels.Find(l.Kernels(), ep.Pair, hostsPair)

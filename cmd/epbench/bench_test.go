@@ -40,7 +40,7 @@ func TestInterruptedBench(t *testing.T) {
 	}
 }
 
-// cpuWithNewParameter adds parameter stores. Earlier builds worked as with stores=cached.
+// cpuWithNewParameter is the CPU backend with a new parameter, stores. Earlier builds worked as with stores=cached.
 type cpuWithNewParameter struct{ kernels.Backend }
 
 func (g cpuWithNewParameter) Kernels() []kernels.Kernel {

@@ -139,7 +139,7 @@ var hostileInputs = []hostileInput{
 	{name: "line.jsonl", command: importTrace, make: times(60*mega, "[")},
 	{name: "long.parquet", command: importTimes, make: parquetOf(20_000, 4096)},
 	{name: "list.parquet", command: importTimes, make: footer("\x19\xfc\xff\xff\xff\xff\x07")},
-	// make builds this text only when the test needs it: the test program is started often.
+	// make builds this text only when the test needs it, because the test program is started often.
 	{name: "structs.parquet", command: importTimes, make: func(w io.Writer) {
 		footer("\x19\xfc\x80\x80\x80\x02" + strings.Repeat("\x00", 4*mega))(w)
 	}},
@@ -255,8 +255,8 @@ func TestHostileInputs(t *testing.T) {
 
 const hostileRun = `{"schema":2,"tool":"x","command":["epbench","bench"],"started":"2026-11-26T00:00:00Z","machine":{"backend":"x","name":"x","arch":"x","sms":4,"gpus":0,"link":"none"},"abi":"x","policy":"","band":0.01,"seed":1,"strategy":"auto"}`
 
-// hostileFiles returns two names of files in a run directory: the hostile file, and a harmless file with this content.
-// All are "" if the command reads no run.
+// hostileFiles returns two names of files in a run directory: of the hostile file, and of a harmless file with the text
+// content. All are "" if the command reads no run.
 func hostileFiles(command string) (hostile, harmless, content string) {
 	switch command {
 	case reportRun:

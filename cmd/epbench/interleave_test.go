@@ -21,7 +21,8 @@ import (
 	"github.com/epbench/epbench/tune/sweep"
 )
 
-// TestGroupCases: all libraries of a case are in one comparison, two layouts of one backend in separate comparisons.
+// TestGroupCases: all libraries of a case are in one comparison. Two layouts of one backend are in separate
+// comparisons.
 func TestGroupCases(t *testing.T) {
 	sides := map[string]*sweep.InterleavedRun{}
 	for _, name := range []string{"deepep", "ll", "ours"} {

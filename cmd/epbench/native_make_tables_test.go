@@ -13,7 +13,7 @@ import (
 	"github.com/epbench/epbench/tune/testfile"
 )
 
-// TestMakeTables: started again, native/make-tables.sh resumes interrupted sweeps and keeps finished sweeps.
+// TestMakeTables: a restart of native/make-tables.sh resumes interrupted sweeps and keeps finished sweeps.
 func TestMakeTables(t *testing.T) {
 	if testing.Short() {
 		t.Skip("runs real sweeps; left out with -short")

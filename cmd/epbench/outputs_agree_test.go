@@ -207,7 +207,8 @@ func disagreements(facts *record.Run, out outputs) (bad []string) {
 
 type sayer func(format string, args ...any)
 
-// same compares a printed number with value, to five digits for programs, otherwise to the printed decimals.
+// same compares a printed number with value. Outputs for programs must agree to five digits, other outputs to the
+// printed decimals.
 func (s shownTables) same(text string, value float64, decimals int) bool {
 	if math.IsNaN(value) {
 		return text == "-" || text == "<nil>" || text == ""
@@ -266,7 +267,7 @@ func checkWinners(say sayer, facts *record.Run, s shownTables) {
 	}
 }
 
-// measuredEnd returns an end of a gain's interval, NaN without an interval.
+// measuredEnd returns an end of a gain's interval, or NaN if the gain has no interval.
 func measuredEnd(d record.Decision, end float64) float64 {
 	if d.Gain == record.One {
 		return math.NaN()

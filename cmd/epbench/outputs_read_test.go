@@ -13,7 +13,7 @@ import (
 	"github.com/epbench/epbench/tune/testfile"
 )
 
-// line is a row of a printed table: column names without units, and cells.
+// line is a row of a printed table. It maps column names, without units, to cells.
 type line map[string]string
 
 func (l line) key() string {
@@ -138,7 +138,6 @@ func jsonTable(t *testing.T, text, name string) []line {
 
 type picture struct{ description, drawn string }
 
-// pictures returns a directory's SVG files by name without .svg.
 func pictures(t *testing.T, dir string) map[string]picture {
 	t.Helper()
 	paths, _ := filepath.Glob(filepath.Join(dir, "*.svg"))

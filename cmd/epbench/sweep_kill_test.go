@@ -14,7 +14,7 @@ import (
 	"github.com/epbench/epbench/tune/record"
 )
 
-// Number of kills, and the most calls of Run before a kill.
+// TestSweepSurvivesKills kills the sweep this many times, each within maxRuns calls of Run.
 const kills, maxRuns = 20, 250
 
 // TestSweepSurvivesKills kills a sweep at random calls and resumes it. The log has each block once, complete and in

@@ -93,7 +93,7 @@ func checkBeside(t *testing.T, s *Session, c ep.Config) {
 	}
 }
 
-// TestBesideFaults: beside a product, a faulty candidate gets the same status as without.
+// TestBesideFaults: a faulty candidate gets the same status beside a product as without a product.
 func TestBesideFaults(t *testing.T) {
 	for _, f := range []fault{noSignal, panicking} {
 		p := problem(ep.Dispatch)

@@ -12,8 +12,8 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// compileConfigs returns base, then other compiled parameters: speed parameters in every combination, others one value
-// at a time.
+// compileConfigs returns base, then configs with other compiled parameters. Speed parameters take every combination;
+// other parameters change one at a time.
 func compileConfigs(k kernels.Kernel, base ep.Config) []ep.Config {
 	out := []ep.Config{base}
 	for _, q := range k.Params {

@@ -28,7 +28,7 @@ var (
 	smemLine  = regexp.MustCompile(`(\d+) bytes smem`)
 )
 
-// parseUsage reads a log of ptxas -v. It returns only entry points: their registers include called functions'.
+// parseUsage reads a log of ptxas -v. It returns only entry points, whose registers include those of called functions.
 func parseUsage(log string) ([]usage, error) {
 	var out []usage
 	var u usage

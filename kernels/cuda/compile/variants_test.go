@@ -175,7 +175,7 @@ func TestVariants(t *testing.T) {
 	}
 }
 
-// compileOne returns resources and digest of each kernel, one a line.
+// compileOne returns a line for each kernel: resources and digest.
 func compileOne(t *testing.T, c *Compiler, x compiled) string {
 	cubin, log, err := c.build(x.unit)
 	if err != nil {

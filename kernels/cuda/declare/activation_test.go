@@ -21,7 +21,7 @@ type activationArena struct {
 	job []string
 }
 
-// add appends data, and the statement that points a field of EpSiluArgs to it.
+// add appends data, and the statement that points a field of EpSiluArgs to the data.
 func (m *activationArena) add(field string, data any) (offset int) {
 	var b bytes.Buffer
 	_ = binary.Write(&b, binary.LittleEndian, data) // slices of fixed-size values cannot fail
@@ -86,7 +86,6 @@ func (x *activated) check() error {
 	return nil
 }
 
-// emulate runs a config on the CPU.
 func (x *activated) emulate(t *testing.T, tools *emulator, c ep.Config) {
 	t.Helper()
 	f, p, d := fusedSilu(), x.workload.Problem, x.oracle.Dispatch(0)

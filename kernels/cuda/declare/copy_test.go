@@ -19,7 +19,7 @@ func TestCopyProbeEmulated(t *testing.T) {
 	for r := range p.Ranks {
 		area := e.part(r, "copy.area")
 		for i := range half {
-			area[i] = byte(i*7+i>>8*13+r) | 1 // never 0, as unwritten rows are
+			area[i] = byte(i*7+i>>8*13+r) | 1 // never 0: unwritten rows are 0
 		}
 	}
 	e.run(1, []string{e.object(sources.CopySource, nil), launchLine(c.Launch())})

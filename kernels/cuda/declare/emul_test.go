@@ -50,7 +50,7 @@ type emulated struct {
 	heap    Heap
 	arena   string
 	process *emulation
-	mem     []byte // [rank][heap], between jobs
+	mem     []byte // content between jobs: [rank][heap]
 	rounds  int
 	extra   []string // further statements, such as faults
 	global  float32

@@ -171,7 +171,6 @@ func (p *emulation) perform(patience time.Duration, statements []string) error {
 	return errors.Join(fmt.Errorf("emulation: the job did not end: %w", p.close()), err)
 }
 
-// close ends the process.
 func (p *emulation) close() error {
 	p.in.Close()
 	if err := p.cmd.Wait(); err != nil {

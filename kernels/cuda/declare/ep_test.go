@@ -12,7 +12,7 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// epCase is a dispatch and a combine to emulate, by default with few blocks, but one for each task.
+// epCase is a dispatch and a combine to emulate. By default they have few blocks, but a block for each task.
 type epCase struct {
 	name    string
 	dtype   ep.DType
@@ -276,7 +276,7 @@ func TestEPBadSourceIsSkipped(t *testing.T) {
 	}
 }
 
-// TestEPWithoutWeights: without router weights combine does not sum: its output is [token, k, hidden].
+// TestEPWithoutWeights: without router weights combine does not sum, and its output is [token, k, hidden].
 func TestEPWithoutWeights(t *testing.T) {
 	c := epCase{dtype: ep.BF16, ranks: 2, experts: 6, topK: 3, hidden: 64, tokens: []int{4, 3}, max: 4, masked: 0.2}
 	e := c.prepare(t)

@@ -12,7 +12,7 @@ import (
 	"github.com/epbench/epbench/workloads"
 )
 
-// fastCase is a workload and a pair of kernels, except ep kernels.
+// fastCase is a workload and a pair of kernels other than the ep kernels.
 type fastCase struct {
 	p                 ep.Problem
 	tokens            []int   // for each rank, repeated for further ranks
@@ -59,11 +59,11 @@ func overDefault(t *testing.T, f Declaration, p ep.Problem, changes string) ep.C
 
 // after numbers the next calls n+1, n+2, ...
 func (e fastPair) after(n int) fastPair {
-	e.rounds = n // copies of e share this target
+	e.rounds = n // in `emulated`, which copies of e share
 	return e
 }
 
-// late gives each rank's calls another delay.
+// late delays each rank's calls by a different time.
 func (e fastPair) late() {
 	for r := range e.w.Problem.Ranks {
 		e.extra = append(e.extra, fmt.Sprintf("set %d delay_ns %d", r, r*r%5*300_000))

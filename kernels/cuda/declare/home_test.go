@@ -25,8 +25,8 @@ func TestFinalHomeTeamsEmulated(t *testing.T) {
 	})
 }
 
-// TestFinalHomeTeamsRace: all warps of a team store before one warp stores the header. A call reads before other ranks'
-// next call stores.
+// TestFinalHomeTeamsRace: all warps of a team store before one warp stores the header. A call's reads come before the
+// stores of other ranks' next call.
 func TestFinalHomeTeamsRace(t *testing.T) {
 	oncePerRun(t)
 	q := fastCase{pairProblem(ep.FP8, 2, 640, 8, 2, 5), []int{5, 3}, 0.3, 0,

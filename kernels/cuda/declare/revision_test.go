@@ -81,7 +81,7 @@ func bumpFaults(k kernels.Kernel, was map[string]string) (faults []string) {
 	return faults
 }
 
-// TestRevisions: parameters change their meaning only with the kernel's revision. Edit testdata/parameters.txt by hand,
+// TestRevisions: a new meaning of a parameter needs a new revision of the kernel. Edit testdata/parameters.txt by hand,
 // with the lines that this test prints.
 func TestRevisions(t *testing.T) {
 	was := recorded(t)

@@ -17,7 +17,7 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// opener opens backends with the event clock. The chain clock's noise may exceed a short call.
+// opener returns a function that opens backends with the event clock. The chain clock's noise may exceed a short call.
 func opener(o Options) func() (kernels.Backend, error) {
 	o.Clock = clockEvent
 	return func() (kernels.Backend, error) { return Open(o) }
@@ -88,7 +88,7 @@ func racedProblems() []ep.Problem {
 		p := drillProblem(of.op, ep.Graph, of.ranks)
 		p.Dispatch = of.dtype
 		for _, p.Layout = range drilledLayouts() {
-			if p.Validate() == nil { // four bits: layout expert only
+			if p.Validate() == nil { // 4-bit dtypes have layout expert only
 				all = append(all, p)
 			}
 		}
@@ -125,7 +125,7 @@ func fewestThreads(b *Backend, k kernels.Kernel, p ep.Problem, c ep.Config) ep.C
 	return c
 }
 
-// paths returns a kernel's default and every value outside sizes, with fewest threads.
+// paths returns a kernel's default, and configs with each other value of parameters outside `sizes`.
 func paths(b *Backend, k kernels.Kernel, p ep.Problem) []ep.Config {
 	base := fewestThreads(b, k, p, k.DefaultConfig(b.Machine(), p))
 	out := []ep.Config{base}

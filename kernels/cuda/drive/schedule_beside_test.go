@@ -85,7 +85,7 @@ func TestAbreast(t *testing.T) {
 	const fold, share = 4, 3
 	s := besideSchedule(ep.Dispatch, overlapped, fold, share)
 	x := timesOf(t, s, twoStreams(s, 1))
-	near(t, "call", x.call, 4.1e-6) // and a boundary
+	near(t, "call", x.call, 4.1e-6) // 4000 and a boundary
 	// `share` launches of 3000, each with a boundary, and the call's part of the marks.
 	marked := (share*3100 + 100.0*marks/fold) * 1e-9
 	near(t, "product", x.product, marked+100e-9/fold) // one boundary for the fork

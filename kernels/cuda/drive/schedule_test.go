@@ -62,7 +62,8 @@ func TestCombineIsRefilled(t *testing.T) {
 	}
 }
 
-// TestClocks: a clock gives the same seconds in every mode. Chain adds one kernel boundary to span, event two.
+// TestClocks: a clock gives the same seconds in every mode. The chain clock includes one kernel boundary, the event
+// clock includes two.
 func TestClocks(t *testing.T) {
 	kernel := map[ep.Op]float64{ep.Dispatch: 4000, ep.Combine: 6000, ep.Pair: 4000 + 700 + 6000, empty: 0}
 	boundaries := map[string]float64{clockChain: 700, clockSpan: 0, clockEvent: 1400}
@@ -107,7 +108,7 @@ func checkCalls(t *testing.T, name string, s *schedule) {
 	}
 }
 
-// TestDisturbedRound: alignments longer than the chain give LeastReading.
+// TestDisturbedRound: if the alignments take longer than the chain, the time is LeastReading.
 func TestDisturbedRound(t *testing.T) {
 	s := newSchedule(timing{op: ep.Dispatch, mode: ep.Graph, clock: clockChain, fold: 4})
 	if got, err := s.seconds([]uint64{10, 500, 1200}); err != nil || got != kernels.LeastReading {

@@ -186,7 +186,7 @@ func TestSessionStages(t *testing.T) {
 	}
 }
 
-// TestSessionConfigs runs every word value of every kernel.
+// TestSessionConfigs runs every value that is a word, such as algo=dedup.
 func TestSessionConfigs(t *testing.T) {
 	for _, op := range []ep.Op{ep.Dispatch, ep.Combine, ep.Activation} {
 		b, s := openSession(t, Options{Loopback: true, Clock: clockEvent, Deadline: 20 * time.Second}, drillProblem(op, ep.Graph, 2))

@@ -49,7 +49,6 @@ func TestFit(t *testing.T) {
 	}
 }
 
-// TestFitSizesAreThePacks: a Fitter's memory is the packs' memory.
 func TestFitSizesAreThePacks(t *testing.T) {
 	for _, c := range []struct {
 		layout  ep.Layout
@@ -83,7 +82,7 @@ func TestFitSizesAreThePacks(t *testing.T) {
 	}
 }
 
-// TestFitAsksFewCounts bounds the counts, because each costs a look-up in all tables.
+// TestFitAsksFewCounts: few token counts are tried, because each costs a look-up in all tables.
 func TestFitAsksFewCounts(t *testing.T) {
 	f := Fitter{Request: Request{Problem: shape, DTypes: []ep.DType{ep.BF16}, Machine: machine, ABI: "abi"}}
 	for _, inFlight := range []int{1, 2, 4} {

@@ -102,7 +102,7 @@ func TestEquallyNearRows(t *testing.T) {
 	}
 }
 
-// fitted returns a Fitter: 1,000 bytes, and 100 for each token of each call.
+// fitted returns a Fitter of packs with 1,000 bytes, and 100 more for each token of each call.
 func fitted(most int) *Fitter {
 	f := &Fitter{known: map[int]sizing{}}
 	for _, n := range fitCounts {

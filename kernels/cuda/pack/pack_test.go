@@ -44,7 +44,7 @@ func pairRow(lo, hi int, dispatch, combine string, us float64) table.Row {
 	return pair
 }
 
-// compile replaces NVRTC by a hash of a unit's key.
+// compile replaces NVRTC. A binary is a hash of its unit's key.
 func compile(_ string, units []sources.Unit) (Compiled, error) {
 	out := make([][]byte, len(units))
 	for i, u := range units {
@@ -80,7 +80,7 @@ func said(t testing.TB, p *Pack, purpose ep.Op, c ep.Class, tokens int) Answer {
 	return Answer{}
 }
 
-// TestRowsOfOtherGPUs: rows of like GPUs answer only on request, as the text says.
+// TestRowsOfOtherGPUs: rows of similar GPUs answer only on request, and the answer's text says so.
 func TestRowsOfOtherGPUs(t *testing.T) {
 	for _, accept := range []bool{false, true} {
 		p := build(t, func(r *Request) {

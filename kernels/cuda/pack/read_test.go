@@ -58,7 +58,7 @@ func TestRecordsNameEachOther(t *testing.T) {
 	}
 }
 
-// TestHeaderBounds: a header is readable alone. Sections must lie within the file.
+// TestHeaderBounds: a header can be read alone. Sections must lie within the file.
 func TestHeaderBounds(t *testing.T) {
 	size := binary.Size(header{})
 	if _, err := Read(make([]byte, size)); err == nil || !strings.Contains(err.Error(), "begins with") {

@@ -8,7 +8,7 @@
 typedef struct EpSurvival {
   uint8_t *peers[EP_MAX_RANKS];  /* EpArgs.peers */
   uint64_t hello[EP_MAX_RANKS];  /* by rank: token << 32 | set of ranks */
-  uint64_t answer[EP_MAX_RANKS];
+  uint64_t answer[EP_MAX_RANKS]; /* by rank: this rank's token << 32 | stage that the other rank has reached */
 } EpSurvival;
 
 /* Host memory that the device writes. */
@@ -25,7 +25,7 @@ typedef struct EpMeetArgs {
   EpLost *lost;
   uint64_t deadline_ns;
   uint32_t set;
-  uint32_t token;
+  uint32_t token;              /* of this attempt of this rank, never 0 */
   int32_t rank, stage;         /* stage 1 exchanges tokens; stage 2 waits until all ranks have passed stage 1 */
 } EpMeetArgs;
 

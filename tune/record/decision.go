@@ -150,7 +150,7 @@ type Search struct {
 
 	Tried  int `json:"tried"` // distinct configs measured
 	Legal  int `json:"legal"` // legal configs in the space
-	Ties   int `json:"ties"`  // finalists about as fast as the fastest
+	Ties   int `json:"ties"`  // finalists within the band of the fastest
 	Failed int `json:"failed"`
 
 	Beside *BesidePair `json:"beside,omitempty"` // nil without a matrix product
@@ -167,7 +167,7 @@ type Search struct {
 	// Designs lists parameters by kernel. The search treats their values like different kernels.
 	Designs map[string][]string `json:"designs,omitempty"`
 
-	Bytes     int64   `json:"bytes"`     // busiest rank's bytes, one row per selected expert
+	Bytes     int64   `json:"bytes"`     // busiest rank's bytes, one row per selected expert; activation: memory traffic
 	Imbalance float64 `json:"imbalance"` // fullest rank's load divided by the mean
 }
 

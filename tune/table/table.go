@@ -146,7 +146,7 @@ type Evidence struct {
 	// calls delay the product.
 	Beside string `json:"beside,omitempty"`
 
-	// Reason is set if the gain is uncertain: "kept" for the default, or "compromise of N routings".
+	// Reason is set if the gain is uncertain and written as 1: "kept" for the default, or "compromise of N routings".
 	Reason string `json:"reason,omitempty"`
 }
 

@@ -23,7 +23,7 @@
  *   order, with the same fullest, routing, purpose and dtype. The option debug checks that.
  * - Combine the rows of a dispatch before you use its slot again. In layouts masked, rank and rank packed,
  *   dispatches may follow each other on a slot if each has its own outputs.
- * - Only one thread at a time may use an EpComm.
+ * - Only one thread at a time may use an EpComm. Different EpComms are independent.
  * - Every struct begins with its size: set it, and set unused members to 0. Members that an older header
  *   lacks count as 0. If a newer header sets a member that the library does not know, the call returns
  *   EPCOMM_INVALID.
@@ -205,7 +205,7 @@ typedef struct EpcommCall {
                       EpcommOutputs.y or epcomm_extra, because the network reads it */
   void *combined;  /* [tokens, hidden] BF16 */
   const void *bias;     /* [hidden] BF16, only for combines with epilogue=bias */
-  float epilogue_scale; /* only for combines with epilogue=scale */
+  float epilogue_scale; /* only for combines with epilogue=scale; epbench pack chooses neither epilogue */
   uint64_t rows;        /* layout rank packed: number of rows for which the given outputs have room. 0: max_rows, and
                            a call that ends with a fault does not overwrite the rows with NaN */
   int32_t *row_tokens;  /* layout rank packed: [rows] each row's token on its source rank, or NULL. If given, ids in
@@ -277,9 +277,9 @@ typedef struct EpcommExplanation {
 EPCOMM_API EpcommStatus epcomm_create(EpComm **comm, const EpcommOptions *options, char *text);
 
 /* Collective. epcomm_destroy waits for this rank's device and for the other ranks, then frees everything. If a
- * rank's GPU is lost, it returns EPCOMM_DRIVER on that rank and EPCOMM_PEER on the others. epcomm_abandon waits
- * for no other rank: call it if processes of ranks are gone. With several nodes, it leaves the heap until the
- * process ends, and the process cannot create another EpComm for several nodes. */
+ * rank's GPU is lost, it frees everything too, but returns EPCOMM_DRIVER on that rank and EPCOMM_PEER on the
+ * others. epcomm_abandon waits for no other rank: call it if processes of ranks are gone. With several nodes,
+ * it leaves the heap until the process ends, and the process cannot create another EpComm for several nodes. */
 EPCOMM_API EpcommStatus epcomm_destroy(EpComm *comm);
 EPCOMM_API void epcomm_abandon(EpComm *comm);
 
@@ -303,10 +303,10 @@ EPCOMM_API EpcommStatus epcomm_barrier(EpComm *comm, EpcommStream stream);
  * different GPUs are not comparable. */
 EPCOMM_API EpcommStatus epcomm_stamp(EpComm *comm, uint64_t *at, EpcommStream stream);
 
-/* Returns EPCOMM_FAULT and a description if a kernel of this rank gave up a wait, else EPCOMM_OK. out may be NULL.
- * It reads only host memory, and does not wait for the kernel. Every call checks for a fault before it launches,
- * but replays of a graph do not: after a replay, wait for its stream and call this function. Other ranks may
- * notice the fault only at their own deadline. */
+/* Returns EPCOMM_FAULT and a description if a kernel of this rank gave up a wait, else EPCOMM_OK. out may be
+ * NULL. It reads only host memory, and does not wait for the kernel. Every call checks for a fault before it
+ * launches, but replays of a graph do not: after a replay, wait for its stream and call this function before
+ * you use the results. Other ranks may notice the fault only at their own deadline. */
 EPCOMM_API EpcommStatus epcomm_fault(EpComm *comm, EpcommFault *out);
 
 /* Collective. Waits for this rank's device and resets all memory to its state after creation. Graphs stay valid.
@@ -318,15 +318,15 @@ EPCOMM_API EpcommStatus epcomm_reset(EpComm *comm);
  * for ranks of one host. It uses the default stream, and does not wait for non-blocking streams. */
 EPCOMM_API EpcommStatus epcomm_stop(EpComm *comm);
 
-/* Collective among the ranks in `alive`, bit r for rank r. Continues without the other ranks, which are then lost.
- * All ranks of the set pass the same set. Needs options.survivors and a pack made with --survivors, of layout
- * masked, rank or rank:packed for one host. It does not use all_gather, and takes at most four times deadline_ns.
- * It returns EPCOMM_PEER if a rank of the set did not call it or passed another set; then call it again. It resets
- * memory as epcomm_reset does; graphs stay valid.
+/* Collective among the ranks in `alive`, bit r for rank r. Continues without the other ranks, which are then
+ * lost. All ranks of the set pass the same set. Needs options.survivors and a pack made with --survivors, of
+ * layout masked, rank or rank:packed for one host. It does not use all_gather, and takes at most four times
+ * deadline_ns. It returns EPCOMM_PEER if a rank of the set did not call it or passed another set; then call it
+ * again. It resets memory as epcomm_reset does, so calls that have begun are lost; graphs stay valid.
  *
- * A lost rank must make no more calls. Later calls send nothing to it, and wait for nothing from it. epcomm_reset
- * and epcomm_destroy are then collective among the living ranks. epcomm_announce and epcomm_return_weights fail
- * while a rank is lost. See docs/faults.md. */
+ * A lost rank must make no more calls. Later calls send nothing to it, wait for nothing from it, and return no
+ * rows of it. epcomm_reset and epcomm_destroy are then collective among the living ranks. epcomm_announce and
+ * epcomm_return_weights fail while a rank is lost. See docs/faults.md. */
 EPCOMM_API EpcommStatus epcomm_shrink(EpComm *comm, uint64_t alive);
 
 /* Collective among the ranks in `alive`, bit r for rank r. Takes back the lost ranks of the set. Living ranks, and

@@ -10,7 +10,8 @@ extern "C" {
 
 /* ---- DeepEP's normal calls ----
  *
- * They need layout rank packed and ranks of one host. A new dispatch takes these steps, in the order of streams:
+ * They need layout rank packed and ranks of one host. A new dispatch takes these steps, on one stream or on
+ * streams that wait for each other:
  * - call epcomm_announce
  * - wait until epcomm_told is ready, and allocate outputs for its number of rows
  * - call epcomm_dispatch with the announced ids
@@ -37,7 +38,7 @@ typedef struct EpcommAnnounce {
   const uint8_t *in_rank;
   const float *weights; /* [tokens, topk], or NULL */
   int ids_bits, topk, tokens;
-  int align;            /* number of which epcomm_told's per_expert are multiples; 0: 1 */
+  int align;            /* epcomm_told's per_expert is rounded up to a multiple of align; 0: 1 */
   int worst;            /* 0: outputs are allocated after epcomm_told. Otherwise the outputs have room for this
                            number of rows, epcomm_told returns nothing, and more rows are a fault */
   int32_t *ids;         /* out: [tokens, the pack's topk] the given ids, then -1; NULL if topk_ids have this form */

@@ -135,6 +135,7 @@ void comm_forget_calls(EpComm *c); /* sets the slots to the state before any cal
 EpcommStatus comm_launch(EpComm *c, DrvFunction f, uint32_t grid, uint32_t block, int early, void *args, const char *what,
                          DrvStream stream);
 
+/* Launches as comm_launch does, even after a fault. */
 EpcommStatus comm_launch_now(EpComm *c, DrvFunction f, uint32_t grid, uint32_t block, int early, void *args, const char *what,
                              DrvStream stream);
 

@@ -204,14 +204,15 @@ class Comm:
 
 
 def classify(counts, ranks):
-    """Returns the name of the routing class. counts[e] says how often tokens of all ranks selected expert e."""
+    """Returns the name of the routing class. counts[e] says how often expert e was selected,
+    summed over ranks and steps."""
     array = (ctypes.c_int64 * len(counts))(*counts)
     number = lib().epcomm_classify(array, len(counts), ranks)
     return next(name for name, n in ROUTINGS.items() if n == number)
 
 
 def machine():
-    """Returns a Machine, which describes this host's GPUs."""
+    """Returns a Machine, which describes this host's GPUs. Its ``key`` identifies them in tables."""
     out, text = Machine(), ctypes.create_string_buffer(library.TEXT)
     status = lib().epcomm_machine(ctypes.byref(out), text)
     if status:

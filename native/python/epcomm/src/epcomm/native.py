@@ -108,7 +108,7 @@ def serve(cls, methods):
 @functools.cache
 def operators():
     """Returns the operators, whose first argument is a link's number: plain functions if possible, because PyTorch's
-    operators take several us more."""
+    operators take several us more. EPCOMM_DISPATCHER=1 selects PyTorch's."""
     plain = _module()
     if plain:
         return types.SimpleNamespace(**{n: getattr(plain, n) for n in _NAMES})

@@ -92,7 +92,8 @@ def check_dispatch(ep, view, dtype, everyone):
 
 
 def check_combine(ep, combined, dtype, mine, reduced):
-    """Compares combine's output with a float64 sum. Returns the largest error beyond the bound for rounding, or ''."""
+    """Compares combine's output with a float64 sum. Returns a text about the value furthest beyond the bound
+    for rounding, or ''."""
     x = as_sent(mine.x, dtype)
     want = torch.zeros((x.shape[0], ep.hidden), dtype=torch.float64, device=ep.device)
     size = torch.zeros_like(want)

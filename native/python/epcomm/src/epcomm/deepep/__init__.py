@@ -1,7 +1,7 @@
 """DeepEP's interface over epcomm's kernels, for ranks of one host.
 
-``Buffer``, ``Config`` and ``EventOverlap`` are those of DeepEP V1. ``ElasticBuffer`` and ``EPHandle`` are those of
-DeepEP V2. An unsupported call raises ``NotServed``.
+``Buffer``, ``Config`` and ``EventOverlap`` have the signatures, shapes, dtypes, strides and return values of DeepEP
+V1, ``ElasticBuffer`` and ``EPHandle`` those of DeepEP V2. An unsupported call raises ``NotServed``.
 """
 
 import torch

@@ -352,7 +352,7 @@ class Buffer:
 
     def low_latency_update_mask_buffer(self, rank_to_mask, mask=False):
         """Notes that a rank is lost (mask=True) or back. The next low_latency_dispatch or
-        low_latency_query_mask_buffer applies the change."""
+        low_latency_query_mask_buffer applies the change; every living rank must make that call."""
         self._must_shrink()
         if not 0 <= rank_to_mask < self.group_size or rank_to_mask == self.rank:
             raise ValueError(f"rank_to_mask: {rank_to_mask} is not another rank below {self.group_size}")

@@ -85,7 +85,7 @@ class ElasticBuffer:
     @staticmethod
     def get_buffer_size_hint(group, num_max_tokens_per_rank, hidden, num_topk=0, use_fp8_dispatch=False, allow_hybrid_mode=True,
                              allow_multiple_reduction=True):
-        """Returns the bytes for the most BF16 rows possible."""
+        """Returns the bytes of the most BF16 rows possible with ids and weights, rounded up to 2 MiB."""
         return expand.aligned(group.size() * num_max_tokens_per_rank * (2 * hidden + 12 * num_topk + 4), ALIGNMENT)
 
     @staticmethod
@@ -103,8 +103,9 @@ class ElasticBuffer:
 
     def get_theoretical_num_sms(self, num_experts, num_topk, num_scaleout_topk=0, rdma_gbs=0, nvlink_gbs=0, sm_read_gbs=READ_GBS,
                                 sm_write_gbs=WRITE_GBS):
-        """Returns the number of SMs by DeepEP V2's formula (deep_ep/buffers/elastic.py), for balanced routing. Raises
-        ValueError if num_experts or num_topk does not fit."""
+        """Returns the number of SMs by DeepEP V2's formula (deep_ep/buffers/elastic.py), for balanced routing: an even
+        number, at least 4, and at least 64 without prefer_overlap_with_compute. Raises ValueError if num_experts or
+        num_topk does not fit."""
         must_be_off("num_scaleout_topk", num_scaleout_topk, "all ranks are on one host; leave it out")
         if not 1 <= num_topk <= num_experts or num_experts % self.num_ranks:
             raise ValueError(f"num_experts, num_topk: {num_experts}, {num_topk}; give a multiple of {self.num_ranks} as num_experts, and a num_topk from 1 to num_experts")
@@ -176,8 +177,8 @@ class ElasticBuffer:
         x: bfloat16 [tokens, hidden], or (float8_e4m3fn [tokens, hidden], float32 scales [tokens, hidden/128]).
         Returns (rows, ids, weights, handle, event). ids: local experts, int64 [rows, top-k], -1 for experts of other
         ranks; None with do_expand. weights: float32 [rows, top-k], or [rows] with do_expand. num_sms: most SMs, 0 for
-        get_theoretical_num_sms. With do_cpu_sync=False, the outputs have the most rows possible, and rows without a
-        token have the id -1.
+        get_theoretical_num_sms. With do_cpu_sync=False, the outputs have room for the most rows possible, also in later
+        calls with the handle, and rows without a token have the id -1.
         """
         assert do_expand or not do_zero_padding, "do_zero_padding: only with do_expand"
         inputs = (x, topk_idx, topk_weights, cumulative_local_expert_recv_stats)
@@ -241,7 +242,7 @@ class ElasticBuffer:
 
         x: bfloat16 [rows, hidden], in the order of dispatch's rows. topk_weights: the weights that dispatch returned.
         bias: bfloat16 [tokens, hidden], or a pair of such tensors. Returns (bfloat16 [tokens, hidden], weights
-        float32 [tokens, top-k] or None, event). num_sms is not used.
+        float32 [tokens, top-k] or None, event). num_sms is not used: the call takes as many SMs as its dispatch.
         """
         if handle.do_expand and not self.allow_multiple_reduction:
             raise NotServed("combine of expanded rows with allow_multiple_reduction=False",

@@ -50,7 +50,8 @@ def places_of(sent, ids, alignment, rows):
 
 def spread(sent, rows, weights, places, zeros, columns):
     """Returns the expanded rows and weights. rows: a tensor, or (tensor, scales). weights: float32 [rows, top-k] or
-    None. Rows without a token have weight 0; their data is 0 only if `zeros` is true."""
+    None. Rows without a token have weight 0; their data is 0 only if `zeros` is true. With
+    `columns` the scales have the form of by_columns."""
     x, scales = rows if isinstance(rows, tuple) else (rows, None)
     expanded, (n, topk) = len(places.choices), places.slots.shape
     out, call = _empty_like(x, expanded, x.shape[1]), library.Expand(

@@ -14,6 +14,10 @@ class Sent(typing.NamedTuple):
     tokens: int
 
 
+# DeepEP's handle of low-latency calls: src_info int32 [local experts, rows], layout_range int64 [local experts, ranks],
+# num_max_dispatch_tokens_per_rank, hidden, num_experts.
+
+
 def size_hint(tokens, hidden, ranks, experts):
     return 2 * ranks * tokens * (2 * hidden + 128) + 2 * tokens * max(ranks, 16) * 2 * hidden + 8 * experts * ranks
 

@@ -249,7 +249,7 @@ func StartVerify(ctx context.Context, s Session, c ep.Config) (finish func() Com
 	return func() Comparison { return v }, err
 }
 
-// Turn asks for one round of a prepared config.
+// Turn asks for one round of a prepared config. The worker protocol fixes the JSON names.
 type Turn struct {
 	Config ep.Config `json:"config"`
 	Fold   int       `json:"fold"`
@@ -294,7 +294,7 @@ type Rounds struct {
 	Took ep.RunTime `json:"took,omitzero"`
 }
 
-// Comparison says how outputs differ from a reference.
+// Comparison says how outputs differ from a reference. The worker protocol fixes the JSON names.
 type Comparison struct {
 	Rows   int     `json:"rows"`
 	Wrong  int     `json:"wrong"`            // rows with too large errors

@@ -73,7 +73,8 @@ func topTwo(s []uint32) uint64 {
 	return uint64(a) + uint64(b) + 1
 }
 
-// choose fills ids with the best experts of the best groups, largest score first.
+// choose fills ids with the best experts of the best groups, largest score first. It clears
+// these groups in `best`.
 func (l limited) choose(score []uint32, best []uint64, top []uint32, ids []int32) {
 	n := 0
 	for range l.take {

@@ -7,7 +7,8 @@ import (
 )
 
 // Token fills dst with one token's hidden vector as BF16 bits: random sign and mantissa, magnitude
-// in [2^-3, 2). With SkipA2A, tokens are the same on all ranks.
+// in [2^-3, 2). The values depend only on seed, rank, token and column. With SkipA2A, tokens are
+// the same on all ranks.
 func (w *Workload) Token(rank, token int, dst []uint16) {
 	if w.Problem.SkipA2A {
 		rank = 0

@@ -57,6 +57,7 @@ func startProcess(self string, rank int) (*process, error) {
 	p := &process{rank: rank, cmd: exec.Command(self, "rank")}
 	p.cmd.Stderr = os.Stderr
 	// Kernels are loaded early, because a later load waits until running kernels end, and these wait for other ranks.
+	// Every stream gets its own hardware queue.
 	p.cmd.Env = append(os.Environ(), "CUDA_MODULE_LOADING=EAGER", "CUDA_DEVICE_MAX_CONNECTIONS=32")
 	in, err := p.cmd.StdinPipe()
 	if err != nil {

@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// notifier lets workers sleep until any worker signals. A worker counts itself as a sleeper before its last check, so
-// that it misses no signal.
+// notifier lets workers sleep until any worker signals. A worker counts itself as a sleeper before its last check, and
+// a signal is stored before the sleepers are counted, so that no signal is missed.
 type notifier struct {
 	mu       sync.Mutex
 	cond     *sync.Cond

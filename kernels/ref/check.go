@@ -32,7 +32,7 @@ type Output struct {
 	Weights      []float32 // [rows, top-k], layouts by rank
 	MaxRows      int       // capacity of the scale output in rows
 	Scales       []byte    // nil for BF16
-	// Payload returns one row, valid during the check. It is called with ascending rows.
+	// Payload returns one row, valid during the check. One goroutine calls it, with ascending rows.
 	Payload func(row int) []byte
 	// Expect, unless nil, is called before Payload with all rows to be compared.
 	Expect func(rows []int)
@@ -109,7 +109,7 @@ func (o *Oracle) CombinePicks(rank int, c Compare) []int {
 }
 
 // CheckCombine compares a rank's combined tokens with the oracle. Several goroutines call `got`, which returns
-// [hidden] BF16 bits.
+// [hidden] BF16 bits that stay valid during the check.
 func (o *Oracle) CheckCombine(rank int, got func(token int) []uint16, c Compare) kernels.Comparison {
 	picked := o.CombinePicks(rank, c)
 	findings := make([]finding, len(picked))

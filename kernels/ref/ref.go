@@ -5,6 +5,7 @@
 //
 // A rank's output of dispatch has a group of rows for each local expert. A group has a segment for each source rank,
 // with tokens in any order. A fused shared expert is group 0: the rank's own tokens in order.
+// With FP8, groups are padded to multiples of four rows; padding is neither written nor checked.
 //
 // Between dispatch and combine, y = bf16(dequantize(x) * workloads.ExpertGain) stands for the experts. Combine returns
 // for each token bf16(sum of weight*y in the order of k), in float32. The shared expert's row is added in BF16.

@@ -31,7 +31,7 @@ func (o *outputPipes) pipe() (r, w *os.File, err error) {
 	return r, w, err
 }
 
-// to makes a pipe to writer, and returns the command's end.
+// to makes a pipe to writer, and returns the command's end. If writer has a method Close, it is closed at the end.
 func (o *outputPipes) to(writer io.Writer) (*os.File, error) {
 	r, w, err := o.pipe()
 	if err != nil {

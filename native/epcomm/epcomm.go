@@ -76,7 +76,7 @@ type Options struct {
 	Rank       int
 	Ranks      int
 	Device     int
-	Deadline   time.Duration
+	Deadline   time.Duration // longest wait of a kernel for a peer
 	InFlight   int
 	Streams    int  // streams with calls at the same time
 	Reduced    bool // accept reduced precision if the pack has it
@@ -85,7 +85,7 @@ type Options struct {
 	Routing    int   // EpcommRouting of calls whose Routing is 0
 	Debug      bool
 	ExtraBytes uint64
-	Nodes      int
+	Nodes      int    // hosts; 0 means one
 	NVSHMEM    string // folder with lib/; "": $EPBENCH_NVSHMEM
 	// Gather returns the bytes of all ranks, in the order of ranks.
 	Gather func(mine []byte) (all []byte, err error)
@@ -164,7 +164,7 @@ func (c *Comm) Destroy() error {
 	return nil
 }
 
-// Abandon frees everything without waiting for other ranks.
+// Abandon frees everything without waiting for other ranks. Call it if ranks are gone.
 func (c *Comm) Abandon() {
 	C.epcomm_abandon(c.c)
 	c.gather.Delete()

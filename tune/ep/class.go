@@ -45,8 +45,9 @@ type Skew struct {
 	Hottest float64
 }
 
-// MeasureSkew computes the skew from how often each expert was selected. Every rank has equally many experts, and
-// rank 0's experts come first. ok is false if all counts are zero or ranks does not divide the number of experts.
+// MeasureSkew computes the skew from how often each expert was selected. Every rank has equally many experts, and rank
+// 0's experts come first. It subtracts three standard deviations of an even routing from both measures. ok is false if
+// all counts are zero or ranks does not divide the number of experts.
 func MeasureSkew(counts []int64, ranks int) (s Skew, ok bool) {
 	if ranks < 1 || len(counts) == 0 || len(counts)%ranks != 0 {
 		return Skew{}, false

@@ -17,6 +17,7 @@ import (
 
 var strict = json.RejectUnknownMembers(true)
 
+// maxShared bounds the problems and configs that a decoder keeps, so that a hostile log cannot fill the memory.
 const maxShared = 1 << 16
 
 type decoder struct {
@@ -108,7 +109,7 @@ func cut[T any](line []byte, name, end string, known map[string]T, out *T) (rest
 	if *out, found = known[string(line[from:to])]; !found {
 		return line, false
 	}
-	return append(line[:at], line[to:]...), true
+	return append(line[:at], line[to:]...), true // the line is the reader's own buffer
 }
 
 func shared[T any](dec *jsontext.Decoder, cache map[string]T, out *T, check func(T) error) error {

@@ -41,12 +41,12 @@ type Result struct {
 	Fold        int              `json:"fold,omitempty"`         // calls that each entry of Seconds averages
 	Seconds     [][]float64      `json:"seconds,omitempty"`      // [round][rank] seconds of one call
 	Beside      *ep.BesideRounds `json:"beside,omitempty"`       // nil without a matrix product
-	Round0      int              `json:"round0"`                 // number of the first round in Seconds
+	Round0      int              `json:"round0"`                 // first round in Seconds, equal for all configs of a block
 	MHz         []float64        `json:"mhz,omitempty"`          // SM clock of each rank
 	LayerStages []ep.StageTime   `json:"layer_stages,omitempty"` // time of each stage of op layer
 	MaxErr      float64          `json:"max_err"`                // largest error of the outputs, see kernels.Comparison
 	Checked     int              `json:"checked"`                // number of checked output rows
-	Wall        float64          `json:"wall"`                   // seconds of the whole block
+	Wall        float64          `json:"wall"`                   // seconds of the whole block, the same in all its lines
 	End         bool             `json:"end,omitempty"`          // last line of a block; OpenDir drops unfinished blocks
 	Warnings    []string         `json:"warnings,omitempty"`
 }
@@ -94,10 +94,10 @@ const (
 	StageHalving1 Stage = "halving1" // the best of StageScreen in more rounds
 	StageHalving2 Stage = "halving2" // the best of StageHalving1 in more rounds
 	StageModel    Stage = "model"    // configs that a model expects to be fast
-	StageFinals   Stage = "finals"   // the best configs; the fastest becomes the challenger
+	StageFinals   Stage = "finals"   // the best configs in new rounds; the fastest becomes the challenger
 	StageRetry    Stage = "retry"    // failed configs, in the rounds of the finals
 	StageRecheck  Stage = "recheck"  // checks outputs again, after the timing
-	StageConfirm  Stage = "confirm"  // the challenger and the default config
+	StageConfirm  Stage = "confirm"  // the challenger and the default config in new rounds
 	StageSession  Stage = "session"  // winner and default config in a further session
 	StageCross    Stage = "cross"    // the winners of other routings
 	StageRefine   Stage = "refine"   // winners at further token counts; only in progress messages

@@ -18,7 +18,8 @@ const (
 )
 
 // Protocol is the revision of how backends measure on GPUs. It rises when a change of the code shifts measured times by
-// more than their intervals.
+// more than their intervals. In revision 0, sessions could share memory addresses, and ranks did not leave the start
+// barrier together.
 const Protocol = 1
 
 // Run holds the content of run.json.
@@ -37,7 +38,7 @@ type Run struct {
 	Seed         uint64             `json:"seed"`
 	Strategy     string             `json:"strategy"`
 	Routings     []string           `json:"routings,omitempty"` // canonical specs; traces include a digest
-	InterleaveID string             `json:"turns,omitempty"`    // shared by interleaved runs
+	InterleaveID string             `json:"turns,omitempty"`    // shared by interleaved runs; equal rounds ran in one turn
 	Empty        map[string]float64 `json:"empty,omitempty"`    // seconds of an empty kernel, by clock
 	AA           []AA               `json:"aa,omitempty"`
 	Kernels      []Kernel           `json:"kernels,omitempty"` // kernels of the backend

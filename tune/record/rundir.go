@@ -113,7 +113,8 @@ func (d *Dir) cut() error {
 	return err
 }
 
-// Append writes the lines of one block, and sets their Seq, Time, Wall and End.
+// Append writes the lines of one block, and sets their Seq, Time, Wall and End. If the write fails, it cuts the log
+// back to the previous block.
 func (d *Dir) Append(block []Result, wall float64) error {
 	var buf []byte
 	now := time.Now()

@@ -185,8 +185,8 @@ func (s *State) measureCrowded(ctx context.Context, stage record.Stage, points, 
 
 func (s *State) outOfTime() bool { return s.Timed() && s.eval.Spent() > s.budget.Time }
 
-// dropSlower returns the default and the points of live that are not clearly slower than the best point. `open` is true
-// if more samples may drop another point.
+// dropSlower returns the default and the points of live that are not clearly slower than the best point (by more than
+// the band plus two standard errors). `open` is true if more samples may drop another point.
 func (s *State) dropSlower(live []int, band float64) (rest []int, open bool) {
 	fs := s.adjustedPoints()
 	for i, f := range fs {

@@ -13,8 +13,8 @@ import (
 //
 //   - The A/A test measures the default config twice in each round. The A/A spread shows how much these equal configs
 //     differ.
-//   - The finals measure the best configs, the finalists.
-//   - The confirmation measures the winner of the finals and the default config.
+//   - The finals measure the best configs, the finalists, in new rounds.
+//   - The confirmation measures the winner of the finals and the default config in new rounds.
 type Protocol struct {
 	Band      float64 // smaller relative differences count as equal
 	AARounds  int     // rounds between looks at the A/A spread

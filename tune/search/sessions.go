@@ -86,6 +86,7 @@ func AAOverSessions(merged []Finalist, dflt int) *record.SessionsAA {
 
 // DecideOverSessions decides again, by the merged finalists of further sessions. The finalists must include challenger
 // and default. A faster runner-up becomes the challenger. The result is the decision and the finalist of its config.
+// The decision is noisy only if the A/A interval over sessions excludes 1.
 func (c Conclusion) DecideOverSessions(s *Space, was record.Decision, merged []Finalist, sessions int) (record.Decision, Finalist) {
 	dflt := pick(merged, c.Default.Point)
 	point, _ := s.Index(was.Challenger)

@@ -25,6 +25,7 @@ func Judge(gain record.Interval, band float64) record.Verdict {
 
 const rounding = 1e-9
 
+// clearBands is the distance from 1, in bands, at which a comparison may end early without more false claims.
 const clearBands = 3
 
 // Clear reports whether more rounds can hardly change a verdict.
@@ -79,7 +80,8 @@ func Noisy(ratio Estimate, band record.Band) string {
 	return ""
 }
 
-// isFar reports whether a ratio is plainSpreads spreads from 1.
+// isFar reports whether a ratio is plainSpreads spreads from 1. The spread is half the interval's width, or the range
+// of the rounds if that is smaller, because correlation widens intervals up to 14 times.
 func (e Estimate) isFar() bool {
 	return math.Abs(math.Log(e.Mid)) >= plainSpreads*min(normal95*e.StdErr(), e.Range)
 }

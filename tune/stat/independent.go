@@ -50,7 +50,7 @@ type BandedRatio struct {
 	Band  float64
 }
 
-// JudgeAll compares B with A in many comparisons, at a false discovery rate.
+// JudgeAll compares B with A in many comparisons, at the false discovery rate `discovery`.
 func JudgeAll(all []BandedRatio) []record.Verdict {
 	ps := make([]float64, len(all))
 	for i, c := range all {

@@ -53,7 +53,7 @@ func PairedRatio(a, b []float64) record.Interval { return Ratio(Part{A: a, B: b}
 // sessions.
 func IndependentRatio(a, b [][]float64, between float64) Estimate {
 	sa, sb := seriesOf(a), seriesOf(b)
-	r := correlation(slices.Concat(sa, sb))
+	r := correlation(slices.Concat(sa, sb)) // both sides were measured on one machine
 	x, y := estimateWith(sa, r), estimateWith(sb, r)
 	for _, side := range []*Estimate{&x, &y} {
 		if side.Sessions == 1 {

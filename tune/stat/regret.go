@@ -40,7 +40,7 @@ func Minimax(under []Effects, keys []string, band float64) (index int, worst flo
 	losses := make([]float64, len(keys))
 	least := math.Inf(1)
 	for i, key := range keys {
-		if losses[i] = float64(Worst(under, key)); losses[i] < least {
+		if losses[i] = float64(Worst(under, key)); losses[i] < least { // false for NaN
 			least = losses[i]
 		}
 	}

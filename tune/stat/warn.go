@@ -29,9 +29,9 @@ func Drift(xs []float64) float64 {
 }
 
 const (
-	outlierShare = 0.1
-	driftLimit   = 0.05
-	clockDrop    = 0.05
+	outlierShare = 0.1  // of the readings
+	driftLimit   = 0.05 // of the median
+	clockDrop    = 0.05 // of the highest reading
 )
 
 // Warnings returns warnings about outliers and drift of the seconds xs, in time order.

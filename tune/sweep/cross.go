@@ -174,7 +174,7 @@ func (c *activeSearch) screenedEffects() stat.Effects {
 	return out
 }
 
-// fasterSomewhere returns the default, and the configs that beat it in some search.
+// fasterSomewhere returns the default, and the configs that beat it in some search. Otherwise noise would choose.
 func (g group) fasterSomewhere(configs []ep.Config) []ep.Config {
 	dflt := g[0].result.Decision.Default.Key()
 	return slices.DeleteFunc(slices.Clone(configs), func(cfg ep.Config) bool {
@@ -230,7 +230,8 @@ func (s *sweeper) cross(ctx context.Context, c *activeSearch, configs []ep.Confi
 	return nil
 }
 
-// adoptFasterCrossed changes a decision if another search's winner was faster in the crossing.
+// adoptFasterCrossed changes a decision if another search's winner was faster in the crossing, unless the host
+// limits the times.
 func (s *sweeper) adoptFasterCrossed(g group) {
 	for _, c := range g {
 		was := c.result.Decision

@@ -39,7 +39,7 @@ type Answer struct {
 type match struct {
 	place    int32
 	similar  bool
-	step     int32                     // 1 + index of the last differing fallback field
+	step     int32                     // 1 + index of the last differing fallback field, 0 if none
 	distance [fallbackFields + 2]int32 // by fallback field, then precision and dispatch dtype
 }
 

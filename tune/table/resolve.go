@@ -182,10 +182,10 @@ func (r *Resolved) Runs(c ep.Class, lo, hi int) []Run {
 	return slices.Clip(out)
 }
 
-// Digest is a fingerprint of a rank's answers.
+// Digest is a fingerprint of a rank's answers. Ranks exchange digests before the first launch.
 type Digest [sha256.Size]byte
 
-// Digest returns the digest of r. It covers problem, answers, tables and build.
+// Digest returns the digest of r. It covers problem, answers, tables and build, not file names.
 func (r *Resolved) Digest() Digest {
 	h := sha256.New()
 	fmt.Fprintf(h, "%s\n%q\n%s\n", r.problem.Key(), r.ids, r.host.ABI)

@@ -38,8 +38,8 @@ func abiOf(all []Declaration) ep.ABI {
 	return ep.NewABI(words)
 }
 
-// sourceHash returns 16 hex digits that cover the device source, and the name and binding of every parameter. They do
-// not cover parameter values, because a new value changes no measured config.
+// sourceHash returns 16 hex digits that cover the device source without comments, and the name and binding of every
+// parameter. They do not cover parameter values, because a new value changes no measured config.
 func (f Declaration) sourceHash() string {
 	code, err := sources.Code(f.source)
 	if err != nil {

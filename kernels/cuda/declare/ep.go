@@ -150,7 +150,8 @@ func checkCounted(c ep.Config) error {
 		kernels.CheckMultiple(c, "chunk_bytes", 16, leastChunk, 1<<20, "one vector"))
 }
 
-// sharedLimit bounds the shared memory of bulk copies in bytes, from sm_90 on.
+// sharedLimit bounds the shared memory of bulk copies in bytes, from sm_90 on. 20 KiB remain for the kernels' own
+// shared variables.
 const sharedLimit = 227<<10 - 20<<10
 
 func checkCopy(m ep.Machine, p ep.Problem, c ep.Config) error {

@@ -140,7 +140,7 @@ func (c *cSteps) free() {
 	c.ranks, c.steps = nil, nil
 }
 
-// progress returns each rank's finished rounds.
+// progress returns each rank's finished rounds, also while c runs.
 func (c *cSteps) progress() []int {
 	out := make([]int, len(c.ranks))
 	for i := range c.ranks {
@@ -151,7 +151,7 @@ func (c *cSteps) progress() []int {
 
 var errFault = errors.New("a kernel gave up waiting")
 
-// refusal means that the driver refused a launch.
+// refusal means that the driver refused a launch. No kernel is running.
 type refusal struct{ reason string }
 
 func (r *refusal) Error() string { return r.reason }

@@ -59,7 +59,7 @@ type header struct {
 	ABI         [32]byte // SHA-256 of the string at Kernels
 	Evidence    [32]byte // SHA-256 of table ids
 	Arch        [16]byte
-	ArgsVersion uint32
+	ArgsVersion uint32 // EP_ARGS_VERSION
 	Major       uint32
 	Minor       uint32
 	Flags       uint32

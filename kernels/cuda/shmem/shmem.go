@@ -111,7 +111,7 @@ func (l *Library) AddModule(module uint64) error {
 	return nil
 }
 
-// Quiet queues a wait for all sent data on the default stream.
+// Quiet queues a wait for all sent data on the default stream. The caller must synchronize afterwards.
 func (l *Library) Quiet() { C.quiet(&l.c) }
 
 func (id ID) Text() string { return hex.EncodeToString(id[:]) }

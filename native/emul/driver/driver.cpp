@@ -67,7 +67,8 @@ CUresult cuInit(unsigned) {
   if (dladdr(reinterpret_cast<void *>(cuInit), &self)) dlopen(self.dli_fname, RTLD_NOW | RTLD_NOLOAD | RTLD_GLOBAL);
   return CUDA_SUCCESS;
 }
-/* Returns a line for each kernel that ended since the last call: name, begin and end in ns. */
+/* Returns a line for each kernel that ended since the last call: name, begin and end in ns. The result is valid until
+ * the next call. */
 const char *emul_kernels(void) {
   static std::string taken;
   std::lock_guard<std::mutex> hold(ran.lock);

@@ -331,7 +331,8 @@ EPCOMM_API EpcommStatus epcomm_shrink(EpComm *comm, uint64_t alive);
 
 /* Collective among the ranks in `alive`, bit r for rank r. Takes back the lost ranks of the set. Living ranks, and
  * lost ranks whose process still runs, call epcomm_grow. A new process calls epcomm_create with options.joins set
- * to the same set. Memory is reset; graphs stay valid. Only the ranks of the set call all_gather. */
+ * to the same set. Memory is reset; graphs stay valid. Only the ranks of the set call all_gather;
+ * the gathered bytes of other ranks are not read. */
 EPCOMM_API EpcommStatus epcomm_grow(EpComm *comm, uint64_t alive);
 
 /* Stores the set of living ranks, and how many ids of this rank have named an expert of a lost rank since

@@ -63,6 +63,7 @@ static void place_outputs(const EpComm *c, const EpcommCall *call, const Choice 
   a->max_rows = (int64_t)k->dtype->max_rows;
 }
 
+/* Returns an area of 4-byte words. An EpArea has at most 16 GiB. */
 static EpArea area(const void *at, uint64_t bytes, uint32_t fill) {
   uint64_t words = at == NULL ? 0 : bytes / 4 < UINT32_MAX - 255 ? bytes / 4 : UINT32_MAX - 255;
   EpArea a = {(uint32_t *)(uintptr_t)at, (uint32_t)words, fill};
@@ -166,7 +167,7 @@ static DrvResult narrow_ids(const EpComm *c, const EpcommCall *call, const Choic
 
 static DrvResult compare(const EpComm *c, const EpcommCall *call, const Choice *k, const EpArgs *like, DrvStream stream) {
   EpArgs a = c->base;
-  a.counters = like->counters;
+  a.counters = like->counters; /* a difference also ends the waits of this call */
   a.region[0] = k->at->agree;
   a.about = (k->fullest - 1) << 12 | k->plan << 1 | (uint32_t)k->op;
   a.topk_ids = like->topk_ids;
@@ -225,6 +226,7 @@ static DrvResult issue(EpComm *c, const EpcommCall *call, const Choice *k, int h
   return r;
 }
 
+/* Checks that a recv has the plan of its send: with another plan it could wait forever. */
 static EpcommStatus check_begun(EpComm *c, const EpcommCall *call, int begun, int plan) {
   if (begun < 0) return comm_say(c, EPCOMM_INVALID, "slot %d: recv without a send of the same op before it", call->slot);
   if (begun == plan) return EPCOMM_OK;

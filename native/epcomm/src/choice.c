@@ -56,7 +56,7 @@ static EpcommStatus check_tensors(EpComm *c, const EpcommCall *call) {
     const char *name;
     const void *at;
     unsigned align;
-    int by_token;
+    int by_token; /* not read if there are no tokens */
   } tensors[] = {
       {"x", call->x, 16, 1},
       {"topk_ids", call->topk_ids, call->ids_bits == 64 ? 8 : 4, 1},

@@ -18,7 +18,7 @@ typedef struct StateAt {
 
 typedef struct SlotAt {
   uint64_t agree;
-  uint64_t ids[2]; /* by op: top-k ids, [max_tokens, topk] int32 */
+  uint64_t ids[2]; /* by op: top-k ids, [max_tokens, topk] int32; in layout expert both ops share them */
   uint64_t out, out_scales, row_offsets, expert_ids, src_info, scale_offsets;
   uint64_t y; /* the experts' outputs, with several nodes */
   StateAt states[COMM_STATES];
@@ -122,11 +122,11 @@ EpcommStatus network_open(EpComm *c);
 EpcommStatus network_join(EpComm *c);
 EpcommStatus network_take(EpComm *c, EpcommStatus status);
 void network_give(EpComm *c);
-void network_abandon(EpComm *c);
+void network_abandon(EpComm *c);  /* keeps the heap */
 EpcommStatus network_module(EpComm *c, DrvModule module);
 void network_drop(DrvModule module);
 EpcommStatus network_table(EpComm *c);
-EpcommStatus network_settle(EpComm *c);
+EpcommStatus network_settle(EpComm *c); /* waits until all sent data has arrived */
 
 void call_prepare(EpComm *c);
 void comm_forget_calls(EpComm *c); /* sets the slots to the state before any call */

@@ -43,10 +43,10 @@ typedef struct PackHeader {
   PackSection sections[PACK_SECTIONS];
 } PackHeader;
 
-/* Follows the header in packs for several nodes. */
+/* Follows the header in packs for several nodes; header_bytes includes it. */
 typedef struct PackHosts {
   uint32_t nodes;
-  uint32_t network[3];
+  uint32_t network[3]; /* version of NVSHMEM */
 } PackHosts;
 
 typedef struct PackDType {
@@ -98,7 +98,7 @@ typedef struct PackRun {
 } PackRun;
 
 typedef struct Pack {
-  uint8_t *data;
+  uint8_t *data; /* 16-byte aligned copy of the file */
   const PackHeader *head;
   const PackHosts *hosts; /* NULL on one host */
   const PackDType *dtypes;

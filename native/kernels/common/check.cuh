@@ -8,12 +8,13 @@
 
 #include "common/ptx.cuh"
 
+/* The abort word of every kernel family. The host zeroes all counters before the rank is used again. */
 #define EP_COUNTER_ABORT 0
 
 struct EpWait {
   uint32_t phase;
-  int32_t expert;
-  int32_t source;
+  int32_t expert; /* global expert, -1 if none */
+  int32_t source; /* rank, -1 for other blocks of this rank */
 };
 
 EP_DEVICE uint32_t *ep_abort_word(const EpArgs &a) { return reinterpret_cast<uint32_t *>(a.counters) + EP_COUNTER_ABORT; }
@@ -32,7 +33,8 @@ EP_DEVICE bool ep_alive(const EpArgs &, int) { return true; }
 
 static const uint32_t EP_SPOIL_WORDS = 256;
 
-/* Overwrites one chunk of the outputs, numbered over all areas. Returns false if there is no such chunk. */
+/* Overwrites one chunk of the outputs, numbered over all areas. Returns false if there is no such chunk.
+ * The loops are not unrolled: the waits around this code need the registers. */
 EP_DEVICE bool ep_spoil_chunk(const EpArgs &a, uint32_t chunk) {
 #pragma unroll 1
   for (int i = 0; i < EP_SPOIL_AREAS; i++) {
@@ -60,13 +62,15 @@ EP_DEVICE void ep_spoil(const EpArgs &a) {
 
 EP_DEVICE bool ep_gave_up(const EpArgs &a) { return a.given_up != nullptr && *a.given_up != 0; }
 
-/* Returns true if this rank has given up a wait; the block must then leave. All threads call it. */
+/* Returns true if this rank has given up a wait; the block must then leave. All threads call it. Its barrier makes
+ * all warps leave or none: a warp that stayed would wait in later barriers. */
 EP_DEVICE bool ep_block_leaves(const EpArgs &a) {
   if (!__syncthreads_or(ep_gave_up(a))) return false;
   ep_spoil(a);
   return true;
 }
 
+/* Does the same for one warp, in kernels whose warps do not wait for each other. `number` is from ep_number. */
 EP_DEVICE bool ep_warp_leaves(const EpArgs &a, uint32_t number) {
   if (!__any_sync(EP_FULL_WARP, number == 0)) return false;
   ep_spoil(a);
@@ -178,7 +182,8 @@ EP_DEVICE bool ep_drill_drops(const EpArgs &a, int32_t expert) { return a.drop_s
 #endif
 
 /* The largest number of a call; the next call has number 1. It is a multiple of 6: kernels choose memory by number
- * & 1 or number % 3, and this choice must alternate at the wrap too. */
+ * & 1 or number % 3, and this choice must alternate at the wrap too. No call has number 0, because words that hold
+ * numbers are 0 at first. */
 #define EP_LAST_NUMBER 0xfffffffcu
 
 EP_DEVICE uint32_t ep_number_after(uint32_t number, uint32_t calls) {
@@ -204,6 +209,7 @@ EP_DEVICE uint32_t ep_round(const EpArgs &a) {
 #endif
 }
 
+/* Returns ep_round, or 0 if this rank has given up a wait. */
 EP_DEVICE uint32_t ep_number(const EpArgs &a) {
   const bool gave_up = ep_gave_up(a);
   const uint32_t number = ep_round(a);

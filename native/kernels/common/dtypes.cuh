@@ -72,7 +72,8 @@ EP_DEVICE uint4 bf16_pack(const float (&x)[8]) {
   return make_uint4(bf16_pair(x[0], x[1]), bf16_pair(x[2], x[3]), bf16_pair(x[4], x[5]), bf16_pair(x[6], x[7]));
 }
 
-/* Returns the e2m1 code of the nearest of 0, .5, 1, 1.5, 2, 3, 4, 6, with the sign of x. Ties go to the even code. */
+/* Returns the e2m1 code of the nearest of 0, .5, 1, 1.5, 2, 3, 4, 6, with the sign of x. Ties go to the even code,
+ * and larger values become 6. */
 EP_DEVICE uint32_t e2m1(float x) {
   float a = fabsf(x);
   uint32_t code = !(a <= 0.25f);
@@ -101,6 +102,7 @@ EP_DEVICE uint32_t e8m0_even(float amax) {
 /* Returns 2^(127 - code), the exact reciprocal of the scale. */
 EP_DEVICE float e8m0_inverse(uint32_t code) { return __uint_as_float(code < 254u ? (254u - code) << 23 : 0x00400000u); }
 
+/* Returns eight e2m1 codes. Element 2i is in the low four bits of byte i. */
 EP_DEVICE uint32_t e2m1_pack(const float (&x)[8], float factor) {
   uint32_t v = 0;
 #pragma unroll

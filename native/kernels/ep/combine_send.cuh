@@ -128,7 +128,7 @@ EP_DEVICE const uint4 *ep_row(const EpTerms &t, int32_t row) {
 }
 
 /* Sums one vector of the rows of all lanes, in lane order, with EP_IN_FLIGHT loads in flight. A lane without a row
- * adds a zero vector, which changes no sum. */
+ * adds a zero vector, which changes no sum, because no sum is minus zero. */
 EP_DEVICE void ep_sum_terms(float (&acc)[8], EpTerms mine, uint32_t count, uint32_t vector, bool inside) {
 #pragma unroll 1
   for (uint32_t k = 0; k < count; k += EP_IN_FLIGHT) {

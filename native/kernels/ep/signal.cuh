@@ -23,6 +23,7 @@ EP_DEVICE bool ep_await_count(const EpArgs &a, uint64_t *word, EpWait what, uint
   return true;
 }
 
+/* Waits for a word that another rank writes. */
 EP_DEVICE bool ep_await_value(const EpArgs &a, const uint64_t *word, EpWait what, uint64_t value) {
   EpSpin spin;
   for (;;) {
@@ -34,6 +35,7 @@ EP_DEVICE bool ep_await_value(const EpArgs &a, const uint64_t *word, EpWait what
   return true;
 }
 
+/* Waits for a counter of blocks of this rank: device scope only. */
 EP_DEVICE bool ep_await_counter(const EpArgs &a, const int32_t *counter, EpWait what, int32_t value) {
   EpSpin spin;
   for (;;) {

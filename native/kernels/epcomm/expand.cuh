@@ -17,6 +17,7 @@ static const uint32_t EXPAND_LOADS = 4;
 #define EXPAND_BLOCKS 2
 #endif
 
+/* Returns the number of received rows, 0 if a faulty dispatch wrote a wrong number. */
 EP_DEVICE int64_t expand_rows(const uint32_t *received, int32_t most) {
   const uint32_t rows = *received;
   return rows <= static_cast<uint32_t>(most) ? rows : 0;

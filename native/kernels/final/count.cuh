@@ -102,7 +102,8 @@ EP_DEVICE void fin_place(const EpArgs &a, const EpCall &c, FinShared &s) {
 }
 
 /* Polls the counts from all ranks for one expert, or their numbers of tokens. After the latter a fence acquires
- * the writes that fin_signal_tokens released. Loads with acquire order would run one after the other. */
+ * the writes that fin_signal_tokens released; counts of experts need none. Loads with acquire order would run one
+ * after the other. */
 EP_DEVICE bool fin_wait_count(const EpArgs &a, const EpCall &c, uint32_t word, uint32_t (&count)[EP_RANKS]) {
   EpSpin spin;
   for (;;) {

@@ -92,7 +92,7 @@ EP_DEVICE bool lh_await_far(const EpArgs &a, const LlCall &c, uint32_t token, in
   uint64_t got;
   if (id >= 0 && !ep_is_near(a, lh_owner(id)))
     ok = ep_wait_call(a, lh_return_flag(a, c.number, token, c.lane), {EP_PHASE_COMBINE_WAIT, id, lh_owner(id)}, c.number, 0, &got);
-  __syncwarp();
+  __syncwarp(); /* all lanes see what one lane has acquired */
   return __all_sync(EP_FULL_WARP, ok);
 }
 

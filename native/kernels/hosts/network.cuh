@@ -47,8 +47,8 @@ EP_DEVICE void net_signal(uint64_t *word, uint64_t value, int op, int32_t rank) 
 #endif
 }
 
-/* Makes the data of a put from another host visible to this GPU. One thread calls it, after it has seen `value` in
- * the word that the put sets. */
+/* Makes the data of a put from another host visible to this GPU. One thread calls it, after it has seen `value`
+ * in the word that the put sets. On some machines the network card's writes are not visible without it. */
 EP_DEVICE void net_seen(uint64_t *word, uint64_t value) {
 #ifndef EP_EMULATE
   ep_net_seen(word, value);

@@ -32,7 +32,7 @@ EP_NETWORK ep_net_signal(void *word, unsigned long long value, int add, int rank
   nvshmemx_signal_op(static_cast<uint64_t *>(word), value, add ? NVSHMEM_SIGNAL_ADD : NVSHMEM_SIGNAL_SET, rank);
 }
 
-/* Callers have already seen the value, so the library's wait ends at once. */
+/* Callers have already seen the value, so the library's wait, which has no deadline, ends at once. */
 EP_NETWORK ep_net_seen(void *word, unsigned long long value) {
   nvshmem_signal_wait_until(static_cast<uint64_t *>(word), NVSHMEM_CMP_GE, value);
 }

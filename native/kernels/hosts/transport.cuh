@@ -23,7 +23,7 @@ EP_DEVICE uint64_t *ep_own_word(const EpArgs &a, uint64_t offset) { return reint
 
 /* A copy's target: a rank, an offset, and the word that changes once the bytes have arrived. */
 struct EpTarget {
-  int32_t rank;
+  int32_t rank; /* -1: nowhere */
   int32_t op;
   uint64_t to;
   uint64_t word;
@@ -54,6 +54,7 @@ EP_DEVICE void ep_put(const EpArgs &a, const EpTarget &t, const void *from, uint
   if (lane_id() == 0) ep_change(peer, t.word, t.value, t.op);
 }
 
+/* Changes another rank's word. Between hosts the change is not ordered after any put. One thread calls it. */
 EP_DEVICE void ep_signal(const EpArgs &a, int32_t rank, uint64_t word, uint64_t value, int32_t op = EP_NET_SET) {
   uint8_t *peer = ep_peer_heap(a, rank);
   if (peer == nullptr) {

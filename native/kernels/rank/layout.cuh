@@ -10,8 +10,8 @@
  * sends its counts only after all its earlier calls have ended. So no rank is more than one call ahead, and two sets
  * of messages and counts are enough. Combine waits for RANK_STARTED.
  *
- * dispatch_rank_home waits for all ranks before it stores rows in their outputs. Its messages are only the scales and
- * the head of a row. */
+ * dispatch_rank_home waits for all ranks before it stores rows in their outputs: a rank that has begun a call no
+ * longer needs the output of the call before. Its messages are only the scales and the head of a row. */
 #pragma once
 
 #include "common/call.cuh"
@@ -70,6 +70,7 @@ EP_DEVICE uint32_t *rank_left_counts(const EpArgs &a) { return a.row_offsets; }
 EP_DEVICE int32_t *rank_left_experts(const EpArgs &a) { return a.expert_ids; }
 EP_DEVICE uint32_t *rank_left_weights(const EpArgs &a) { return a.scale_offsets; }
 EP_DEVICE int32_t *rank_left_tokens(const EpArgs &a) { return a.src_info; }
+/* For each token of this rank: its place among this rank's own rows. */
 EP_DEVICE int32_t *rank_places(const EpArgs &a) { return a.src_info + 2 * a.max_rows; }
 
 EP_DEVICE uint32_t *ep_started(const EpArgs &a, int owner) {

@@ -20,6 +20,7 @@ EP_DEVICE RankRows rank_rows(const EpArgs &a, uint32_t lane) {
   uint32_t word = a.row_offsets[lane], most = static_cast<uint32_t>(a.max_tokens);
   RankRows of = {word, lane * most};
   if (EP_PACKED) of = {a.row_offsets[lane + 1] - word, word};
+  /* A broken dispatch may write wrong offsets, which must not lead out of y. */
   if (of.rows > most || of.first > a.max_rows - of.rows) of = {0, 0};
   return of;
 }

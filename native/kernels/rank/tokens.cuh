@@ -78,8 +78,8 @@ EP_DEVICE uint32_t rank_scan(const EpCall &c, RankTile &t, uint32_t before, uint
   return before;
 }
 
-/* Finds the places of tokens [first, end), at most one for each thread of the first c.warps warps, which call it. It
- * begins and ends with a barrier. */
+/* Finds the places of tokens [first, end), at most one for each thread of the first c.warps warps, which call it.
+ * `base` holds the tokens before them and is advanced. It begins and ends with a barrier. */
 EP_DEVICE void rank_place_tile(const EpArgs &a, const EpCall &c, RankTile &t, uint32_t first, uint32_t end) {
   uint32_t token = first + threadIdx.x;
   uint32_t mask = token < end ? rank_mask(a, token) : 0;
@@ -91,7 +91,7 @@ EP_DEVICE void rank_place_tile(const EpArgs &a, const EpCall &c, RankTile &t, ui
 }
 
 /* Returns whether a block has a thread for each token of this rank. If so, rank_place_all finds the places of all
- * tokens and sets `all`. It ends with a barrier. */
+ * tokens and sets `all`. It ends with a barrier; no thread may use the tile when it is called. */
 EP_DEVICE bool rank_one_tile(const EpArgs &a) { return static_cast<uint32_t>(a.tokens) <= EP_THREADS; }
 EP_DEVICE void rank_place_all(const EpArgs &a, const EpCall &c, RankTile &t) {
   uint32_t tokens = static_cast<uint32_t>(a.tokens), groups = ceil_div(tokens, 32);
@@ -120,6 +120,7 @@ EP_DEVICE RankRun rank_run(const EpArgs &a, const EpCall &c) {
   return {min(run * each, tokens), min((run + 1) * each, tokens), c.block % share, share};
 }
 
+/* Initialises the shared words. The functions that read them begin with a barrier. */
 template <class Shared>
 EP_DEVICE void rank_begin(Shared &s) {
   if (threadIdx.x == 0) s.failed = 0;

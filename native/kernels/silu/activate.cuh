@@ -58,7 +58,8 @@ EP_DEVICE void silu8(const EpSiluArgs &a, const SiluInput &v, float (&z)[8]) {
 
 EP_DEVICE uint32_t silu_rows(const EpSiluArgs &a) { return min(a.row_offsets[a.groups], static_cast<uint32_t>(a.max_rows)); }
 
-constexpr uint32_t EP_PIECE = 256; /* columns of a piece, 8 for each lane of a warp */
+/* Columns of a piece, 8 for each lane of a warp. Numbers of pieces fit in 32 bits: more would need buffers of 2 TB. */
+constexpr uint32_t EP_PIECE = 256;
 constexpr uint32_t EP_PIECES = (EP_HIDDEN + EP_PIECE - 1) / EP_PIECE;
 
 EP_DEVICE uint32_t silu_column(uint32_t piece) { return piece % EP_PIECES * EP_PIECE + 8 * lane_id(); }

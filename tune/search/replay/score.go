@@ -29,6 +29,7 @@ const (
 	closeToBest = 0.95
 )
 
+// runsEach is the number of runs of each config, as in most files of the benchmark hub (see package exchange).
 const runsEach = 32
 
 // Baseline returns the baseline of a model.

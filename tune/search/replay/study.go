@@ -41,8 +41,8 @@ type Report struct {
 	Evaluations float64 `json:"evaluations"`  // mean
 	Samples     float64 `json:"samples"`      // mean
 	MaxSamples  int     `json:"max_samples"`  // of one search
-	Missed      float64 `json:"missed"`       // mean
-	Seconds     float64 `json:"seconds"`      // mean, 0 if unknown
+	Missed      float64 `json:"missed"`       // mean of SearchResult.Missed
+	Seconds     float64 `json:"seconds"`      // mean wall time, 0 if unknown
 	Covered     float64 `json:"covered"`      // share of challengers' intervals with the true gain
 	Noisy       float64 `json:"noisy"`        // share of searches too noisy to decide
 
@@ -55,11 +55,11 @@ type Report struct {
 type SearchResult struct {
 	Model       string    `json:"model"`
 	Winner      ep.Config `json:"winner"`
-	Regret      float64   `json:"regret"` // (winner's true time / least true time) - 1
-	Missed      float64   `json:"missed"` // (true time of the best config tried / least true time) - 1
-	Evaluations int       `json:"evaluations"`
+	Regret      float64   `json:"regret"`      // (winner's true time / least true time) - 1
+	Missed      float64   `json:"missed"`      // (true time of the best config tried / least true time) - 1
+	Evaluations int       `json:"evaluations"` // distinct configs
 	Samples     int       `json:"samples"`
-	Seconds     float64   `json:"seconds"` // 0 if unknown
+	Seconds     float64   `json:"seconds"` // wall time at the recorded pace, 0 if unknown
 }
 
 // Run replays searches on models: draw(i) returns the model of replay i. Unless Once is set, each model is searched

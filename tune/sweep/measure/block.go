@@ -16,7 +16,7 @@ import (
 	"github.com/epbench/epbench/tune/search"
 )
 
-// attempts bounds the tries of a block.
+// attempts bounds the tries of a block. It is two because a worker can be restarted once.
 const attempts = 2
 
 // measureBlock measures and logs a block. If the session is lost, it measures the whole block again.

@@ -65,7 +65,7 @@ type Change struct {
 
 // Widen returns the table with each row's interval widened to cover the gains of its checks. It leaves out rows that
 // were slower than the default, failed, or are no longer certain (table.Header.Certain). A receipt of another machine
-// is an error.
+// is an error. Checks of another kernel revision, and receipts that the table has, change nothing.
 func Widen(t *table.Table, receipts []*Receipt) (*table.Table, []Change, error) {
 	out := *t
 	out.Rows, out.Header.Receipts = slices.Clone(t.Rows), slices.Clone(t.Header.Receipts)

@@ -30,6 +30,7 @@ type Overlap struct {
 }
 
 // Comparable returns why two tables cannot be merged, or nil. Their machines, SM bounds and hooks must be equal.
+// Without a hash for each kernel, their builds must be equal too.
 func Comparable(a, b table.Header) error {
 	switch {
 	case a.Machine.Key() != b.Machine.Key():

@@ -1,6 +1,6 @@
 #!/bin/bash
-# Kills one or two of 8 ranks at each step of a call, $2 times. $1 is the folder with epcomm-test and survivors.pack.
-# Further arguments are the steps, by default all.
+# Kills one or two of 8 ranks at each step of a call, $2 times. $1 has epcomm-test and survivors.pack. Further arguments
+# name the steps (default: all).
 bin=$1 times=$2
 shift 2
 LIMIT=${LIMIT:-36000} OUT=$bin/lost

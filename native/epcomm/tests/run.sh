@@ -1,11 +1,9 @@
 #!/bin/bash
-# Runs every C test of epcomm with the driver that LD_LIBRARY_PATH names. Run it from the repository's root. $1 is the
-# folder with the programs and packs.
+# Runs every C test of epcomm, from the repository's root. $1 has the programs and packs.
 bin=$1
 LIMIT=${LIMIT:-7200} OUT=$bin/said
 . native/steps.sh
 here=native/epcomm/tests
-# Long, because an emulated GPU on a busy host is slow.
 patient="--deadline 120"
 
 for way in "" --processes; do
@@ -23,7 +21,7 @@ step 600 "chain-processes" '' "$bin/epcomm-test" "$bin/test.pack" chain --proces
 step 600 "killed-processes" '' "$bin/epcomm-test" "$bin/test.pack" killed --processes --deadline 1 --most 12
 step 600 "broken-processes" '' "$bin/epcomm-test" "$bin/test.pack" broken --processes
 step 600 "other-kind-processes" '' "$bin/epcomm-test" "$bin/test.pack" other-kind --processes
-# Twice the SMs of the pack, for calls of two streams.
+# Two streams need twice the SMs.
 step 600 "slots-processes" '' env EMUL_SMS=8 "$bin/epcomm-test" "$bin/test.pack" slots --processes $patient
 step 600 "fits-masked" '' "$bin/epcomm-test" "$bin/every-masked.pack" fits --processes --deadline 20
 step 600 "any-order-processes" '' "$bin/epcomm-test" "$bin/masked.pack" any-order --processes $patient --most 6
@@ -35,14 +33,12 @@ for layout in ${LAYOUTS:-expert masked rank rank-packed expert-128}; do
   step 600 "soak-$layout" 'calls,' "$bin/epcomm-test" "$bin/every-$layout.pack" soak --processes --deadline 0.5 --seconds ${SOAK:-2}
   step 600 "spoiled-$layout" '' "$bin/epcomm-test" "$bin/every-$layout.pack" spoiled --processes --deadline 0.3
 done
-# Kills the last two of 8 ranks at a step of a call.
 for at in counts rows between combine halves combine-halves replay; do
   step 600 "lost-at-$at" '' env EMUL_GPUS=8 "$bin/epcomm-test" "$bin/survivors.pack" lost --processes --deadline 0.2 --victims 2 --at $at
 done
 for layout in rank rank-packed; do
   step 600 "lost-$layout" '' env EMUL_GPUS=4 "$bin/epcomm-test" "$bin/survivors-$layout.pack" lost --processes --deadline 0.5 --at rows
 done
-# grow-sanitizers runs this test for layout rank:packed.
 step 600 "grow-rank" '' env EMUL_GPUS=4 "$bin/epcomm-test" "$bin/survivors-rank.pack" grow --processes --deadline 0.5
 for test in grow refuse; do
   step 600 "$test" '' env EMUL_GPUS=8 "$bin/epcomm-test" "$bin/survivors.pack" $test --processes --deadline 0.5
@@ -52,7 +48,7 @@ step 600 "killing" 'killed' env EMUL_GPUS=8 "$bin/epcomm-test" "$bin/survivors.p
 for test in calls graphs flight nodes refusals left crashed unfilled wrap; do
   step 600 "$test-2-nodes" '' env EMUL_GPUS=4 "$bin/epcomm-test" "$bin/nodes.pack" $test --processes $patient --calls 40 --replays 40 --most 24 --other "$bin/four.pack"
 done
-# With so few tokens, both routes (direct and rail) use the same memory in turn.
+# With 4 tokens, the routes direct and rail use the same memory in turn.
 for test in calls graphs flight; do
   step 600 "$test-of-few-tokens-2-nodes" '' env EMUL_GPUS=4 "$bin/epcomm-test" "$bin/nodes.pack" $test --processes $patient --calls 200 --replays 100 --most 4
 done
@@ -60,7 +56,7 @@ step 600 "chain-2-nodes" '' env EMUL_GPUS=4 "$bin/epcomm-test" "$bin/nodes.pack"
 for test in never killed spoiled; do
   step 600 "$test-2-nodes" '' env EMUL_GPUS=4 "$bin/epcomm-test" "$bin/nodes.pack" $test --processes --deadline 0.5 --most 12
 done
-# The sanitizers cannot follow the emulator's switches of stacks.
+# Sanitizers cannot follow the emulator's switches of stacks.
 for test in calls graphs late truncated; do
   step 600 "$test-sanitizers" '' env ASAN_OPTIONS=detect_leaks=0:detect_stack_use_after_return=0 \
     "$bin/epcomm-test-checked" "$bin/test.pack" $test --calls 6 --replays 6 --most 12 --deadline 1

@@ -35,7 +35,7 @@ func TestValidateNamesTheField(t *testing.T) {
 		`header.fallback: "op" must match, so it cannot be a fallback field; use some`: func(t *Table, _ *Row, _ *Evidence) { t.Header.Fallback = []string{"op"} },
 		"header.created: 2026-01-31T12:00:00+01:00 is":                                 func(t *Table, _ *Row, _ *Evidence) { t.Header.Created = time.Date(2026, 1, 31, 12, 0, 0, 0, berlin) },
 		"header.created: 2026-01-31T12:00:00.5Z is":                                    func(t *Table, _ *Row, _ *Evidence) { t.Header.Created = t.Header.Created.Add(500 * time.Millisecond) },
-		"rows[0].key.experts: 256 does not divide":                                     func(_ *Table, r *Row, _ *Evidence) { r.Key.Ranks = 7 },
+		"rows[0].key.experts: 256 is not a multiple of 7 ranks":                        func(_ *Table, r *Row, _ *Evidence) { r.Key.Ranks = 7 },
 		`rows[0].key.routing: unknown "odd"`:                                           func(_ *Table, r *Row, _ *Evidence) { r.Key.Routing = "odd" },
 		"rows[0].config.values: the default config must have":                          func(_ *Table, r *Row, _ *Evidence) { r.Config.Kernel = "" },
 		"rows[0].config: has no kernel":                                                func(_ *Table, r *Row, _ *Evidence) { r.Config = ep.Config{} },

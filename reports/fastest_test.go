@@ -70,7 +70,8 @@ func TestCompareLibraries(t *testing.T) {
 	}
 }
 
-// TestCompareLibrariesChange: at 4,096 tokens b is the fastest, although c differs from b by less than the band.
+// TestCompareLibrariesChange: at 4,096 tokens the advice changes from a to b. Library c is nearly as fast as b. It
+// must not prevent the change.
 func TestCompareLibrariesChange(t *testing.T) {
 	choices, err := CompareLibraries([]*Loaded{
 		libraryRun("a", "rank", map[int]float64{1: 10, 128: 10, 4096: 200}, ""),

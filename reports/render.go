@@ -13,7 +13,8 @@ import (
 // Renderer writes tables in one format.
 type Renderer func(io.Writer, ...Table) error
 
-// WriteCSV writes each table with a header of keys such as p90_us. A line "# name" begins each of several tables.
+// WriteCSV writes each table with a header of keys such as p90_us. If there are
+// several tables, each begins with a line "# name".
 func WriteCSV(w io.Writer, tables ...Table) error {
 	for i, t := range tables {
 		if len(tables) > 1 {

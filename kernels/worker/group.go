@@ -24,7 +24,7 @@ const silence = 3 * time.Second
 // troubleLimit bounds the wait for rank 0 after another rank failed.
 const troubleLimit = 3 * time.Second
 
-// settle is how long epbench reads on after a rank disconnected: another rank may send the cause.
+// settle is the time in which epbench still reads messages after a rank disconnected. Another rank may send the cause.
 const settle = 250 * time.Millisecond
 
 // maxNotice bounds a message of a rank other than 0, in bytes.
@@ -49,7 +49,8 @@ type group struct {
 	timer   *time.Timer     // ends the group
 }
 
-// newGroup makes a group. A token from the environment is no mark, because other processes may have it.
+// newGroup makes a group. The mark is always random, because other processes may have a token from the
+// environment.
 func newGroup(l net.Listener, end func()) *group {
 	token := os.Getenv(tokenEnv)
 	mark := launchEnv + "=" + rand.Text()

@@ -9,7 +9,7 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// TestRowsFile: the file has the rows of the answer, and goes with the worker.
+// TestRowsFile checks that the file has the same rows as the answer, and that the file is removed when the worker ends.
 func TestRowsFile(t *testing.T) {
 	b := openScripted(t, "honest")
 	s := openWorkload(t, b, ep.Dispatch).(*session)

@@ -6,7 +6,7 @@ import torch.distributed as dist
 
 
 def layer(a2a, shape, rank, tokens, seed, aside, experts, drop):
-    """`aside` sets async_finish and allocates on the communication stream."""
+    """`aside` is the value of async_finish and of allocate_on_comm_stream."""
     x, ids, weights = harness.draw(shape, tokens, seed, rank)
     if drop:
         ids[:, -1] = -1
@@ -18,7 +18,7 @@ def layer(a2a, shape, rank, tokens, seed, aside, experts, drop):
     combined, _ = a2a.fused_combine(out, dist.group.WORLD, handle, aside, aside)
     torch.manual_seed(seed + 77 + rank)
     gradient = torch.randn(combined.shape, device="cuda").to(torch.bfloat16)
-    torch.autograd.backward(combined, gradient)  # even without tokens, for other ranks' gradients
+    torch.autograd.backward(combined, gradient)  # on all ranks, because it communicates
     if not tokens:
         return "this rank has no tokens"
     again = [t.detach().clone().requires_grad_() for t in inputs]

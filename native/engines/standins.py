@@ -29,7 +29,7 @@ class _Anything(metaclass=_AnyType):
         pass
 
     def __call__(self, *given, **__):
-        return given[0] if len(given) == 1 and callable(given[0]) else _Anything()  # a decorator returns its function
+        return given[0] if len(given) == 1 and callable(given[0]) else _Anything()  # when used as a decorator
 
     def __getattr__(self, name):
         if name.startswith("__"):

@@ -1,4 +1,4 @@
-"""Times DeepEP's calls as an engine makes them, on two GPUs.
+"""Measures the times of those DeepEP calls that an engine makes, on two GPUs.
 
     PYTHONPATH=native/python/epcomm/src:native/python/epcomm/shim python3 native/epcomm/call_cost.py ours ours-1.json
     python3 native/epcomm/call_cost.py deepep deepep-1.json

@@ -99,8 +99,8 @@ struct EpProduct {
   int batched; /* 1: a launch is one kernel; 0: one kernel for each expert */
 };
 
-/* cuBLASLt is column-major, so it reads each row-major matrix as its transpose, marked '. It computes out' [n, m] as
- * the transpose of w' [k, n] times x' [k, m]. For e4m3 it accepts no other arrangement. */
+/* cuBLASLt is column-major, so it reads the row-major matrices as their transposes outT [n, m], wT [k, n] and
+ * xT [k, m]. It computes outT = transpose(wT) * xT. For e4m3 it accepts no other arrangement. */
 static int make_layouts(EpProduct *p, int batch) {
   const EpProductSpec *s = &p->spec;
   int type = s->fp8 ? LT_R_8F_E4M3 : LT_R_16BF;

@@ -88,7 +88,7 @@ func textStyle(size vg.Length, c color.Color) text.Style {
 	}
 }
 
-// panel draws the label of the Y axis itself, because gonum reserves space for it above a logarithmic axis.
+// panel draws the Y axis label itself. Above a logarithmic axis, gonum would leave empty space for the label.
 type panel struct {
 	*plot.Plot
 	side string

@@ -177,7 +177,7 @@ func TestRefusals(t *testing.T) {
 	}
 }
 
-// TestFlashInferBlocks: FlashInfer would accept swapped block sizes.
+// TestFlashInferBlocks checks that the block sizes of dispatch and combine are not swapped.
 func TestFlashInferBlocks(t *testing.T) {
 	l := deepEPRunAs(oneSided, "flashinfer", ep.BF16)
 	for i, r := range l.Results {

@@ -9,8 +9,8 @@ import (
 	"os"
 )
 
-// A file may take memoryTimes its size in memory, or leastMemory if that is more. The limits of unpacked bytes are
-// workTimes and leastWork.
+// The limit of memory is memoryTimes the file's size, and at least leastMemory. The limit of unpacked bytes is
+// workTimes the file's size, and at least leastWork.
 const (
 	leastMemory = 96 << 20
 	memoryTimes = 3
@@ -66,7 +66,7 @@ func (b *Budget) Array(what string, n, elementBytes int64) error {
 	return b.Allocate(what, n*elementBytes)
 }
 
-// JSON takes the memory from the budget that decoding a JSON text may need.
+// JSON takes from the budget the memory that may be needed to decode a JSON text.
 func (b *Budget) JSON(what string, text []byte) error {
 	n := 4*bytes.Count(text, []byte("{")) + bytes.Count(text, []byte("[")) + bytes.Count(text, []byte(","))
 	return b.Array(what, int64(n), ObjectBytes)

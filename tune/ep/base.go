@@ -9,8 +9,8 @@ import (
 const maxSharedDrift = 0.005
 
 // ShareBase sets one Base, the time of the matrix product without calls, for all configs that ran in the same rounds.
-// For each round and rank, Base is the lower quartile of the configs' readings. With its own readings, a config on few
-// SMs would look too cheap. ShareBase sets no Base if the product's time drifts too much.
+// For each round and rank, Base is the lower quartile of the configs' readings. ShareBase sets no
+// Base if the product's time drifts too much.
 func ShareBase(all []*BesideRounds) {
 	var base [][]float64
 	for k := 0; ; k++ {

@@ -8,7 +8,7 @@ import (
 	"github.com/epbench/epbench/tune/search"
 )
 
-// listening is a backend that compiles, and records announcements.
+// listening is a backend that compiles kernels. It records the configs that a sweep announces.
 type listening struct {
 	scripted
 	told []ep.Problem
@@ -20,8 +20,8 @@ func (b *listening) Precompile(p ep.Problem, configs []ep.Config) {
 	b.told, b.ran, b.all = append(b.told, p), b.Runs, b.all+len(configs)
 }
 
-// TestAnnounced: each op is announced with the configs of its first searches, then with all combinations of
-// compile-time values.
+// TestAnnounced checks what a sweep announces to the backend: first the configs with which each op's searches begin,
+// then each op's combinations of compile-time values.
 func TestAnnounced(t *testing.T) {
 	b := &listening{scripted: scripted{Sigma: 0.01}}
 	o := options(t, "dispatch,combine,pair", []int{8, 16, 32}, "uniform", "zipf:1.0")

@@ -9,7 +9,7 @@ import (
 	"slices"
 )
 
-// rows reads one layer of arrays, one array (`part`) after another.
+// rows reads one layer from its arrays (parts), one array after another.
 type rows struct {
 	parts []*array
 	at    []layout

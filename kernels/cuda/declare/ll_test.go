@@ -27,8 +27,8 @@ func TestLowLatencyEmulated(t *testing.T) {
 	})
 }
 
-// TestLowLatencyCarriesSentinels: a row of NaNs with every bit set looks like an empty slot. It must arrive, and every
-// slot must then be empty.
+// TestLowLatencyCarriesSentinels sends rows whose bits are all set, as in an empty slot. The rows must arrive. After
+// the calls all slots must be empty.
 func TestLowLatencyCarriesSentinels(t *testing.T) {
 	for _, f := range []ep.DType{ep.BF16, ep.FP8} {
 		for _, of := range []struct {

@@ -22,7 +22,7 @@ const (
 type arrangement struct {
 	way   way
 	share int  // launches of the product for a call
-	left  int  // most SMs for the product; 0: all
+	left  int  // limit of the product's SMs; 0: none
 	load  bool // loaded: a load runs too
 }
 
@@ -37,7 +37,7 @@ type section struct {
 	within  productStamps // the product beside the calls
 	begin   int           // stamp before calls and product
 	end     int           // stamp after the last call
-	aligned int           // in phases: stamp after alignments alone
+	aligned int           // in phases: stamp after the extra alignments
 	halves  []int         // in phases: four stamps for each call
 }
 
@@ -174,8 +174,9 @@ func (s *schedule) overlappedCalls() {
 	s.add(stepJoin, 0)
 }
 
-// phasedCalls adds calls in phases, and then as many alignments, whose time is subtracted. One more call has stamps
-// around its phases. The timed calls have none, because a stamp takes as long as some phases.
+// phasedCalls adds timed calls in phases, with alignments. Then it adds the same number of alignments without calls, to
+// subtract their time. Last it adds one call with stamps around each phase. The timed calls have no such stamps,
+// because a stamp takes as long as some phases.
 func (s *schedule) phasedCalls() {
 	s.align()
 	s.now.begin = s.began()
@@ -287,8 +288,8 @@ func (s *schedule) overlappedSteps() {
 	s.align()
 }
 
-// roundTimes holds seconds for each call, or for each layer of decode steps. Only `done` is no time: the fraction of
-// the product that has run when the calls end.
+// roundTimes holds seconds for each call, or for each layer of decode steps. `done` is the
+// fraction of the product that has run when the calls end.
 type roundTimes struct{ call, product, both, callIn, productIn, done float64 }
 
 // times converts a round's nanoseconds to seconds.
@@ -311,7 +312,7 @@ func (s *schedule) times(r []uint64) (sum roundTimes, err error) {
 	if !(sum.product > 0) {
 		return sum, fmt.Errorf("time stamps are out of order: %v", r)
 	}
-	// Differences of a rank that waited can be negative.
+	// A time can be negative, because a rank may wait for others in the subtracted alignments.
 	for _, v := range []*float64{&sum.call, &sum.both, &sum.callIn, &sum.productIn} {
 		*v = max(*v, ep.LeastCost)
 	}

@@ -37,7 +37,7 @@ func drillWorkload(t *testing.T, p ep.Problem) *workloads.Workload {
 	return w
 }
 
-// drillConfig returns a kernel's default, on an emulated GPU with the fewest legal threads.
+// drillConfig returns a kernel's default config. On an emulated GPU, the config has the fewest legal threads.
 func drillConfig(b *Backend, k kernels.Kernel, p ep.Problem) ep.Config {
 	c := k.DefaultConfig(b.Machine(), p)
 	if onEmulator() {
@@ -62,13 +62,13 @@ func openSession(t *testing.T, o Options, p ep.Problem) (*Backend, *session) {
 	return b, s.(*session)
 }
 
-// TestSession runs every kernel's default in every mode and on every clock. An emulated GPU runs only combinations with
-// different code.
+// TestSession runs every kernel's default in every mode and on every clock. On an emulated GPU it skips a
+// combination of clock and mode if another combination runs the same code.
 func TestSession(t *testing.T) {
 	for _, clock := range clocks {
 		for _, mode := range ep.Modes() {
 			for _, op := range ep.RowOps() {
-				if onEmulator() && clock != clockChain && mode != ep.Graph { // other combinations run this code
+				if onEmulator() && clock != clockChain && mode != ep.Graph {
 					continue
 				}
 				t.Run(clock+"/"+string(mode)+"/"+string(op), func(t *testing.T) {
@@ -166,7 +166,7 @@ func TestSessionMemoryMoves(t *testing.T) {
 	}
 }
 
-// TestSessionStages reads every stage. A span without an end is refused.
+// TestSessionStages reads every stage.
 func TestSessionStages(t *testing.T) {
 	for _, op := range []ep.Op{ep.Dispatch, ep.Combine} {
 		for _, stage := range stages {

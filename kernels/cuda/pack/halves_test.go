@@ -7,7 +7,7 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// TestPackOfAnObjective: only rows of the request's objective count.
+// TestPackOfAnObjective checks that a pack ignores rows of other objectives than the request's.
 func TestPackOfAnObjective(t *testing.T) {
 	const split = "dispatch_ll:count=sender,early=0,input=bf16,mode=split,part=512,pause=0,pdl=0,receivers=0,recv_sms=64,send=512,sms=32,threads=512"
 	alone, beside := row(ep.Dispatch, 1, 4096, dispatchLL, 10), row(ep.Dispatch, 1, 4096, split, 5)
@@ -20,7 +20,8 @@ func TestPackOfAnObjective(t *testing.T) {
 	}
 }
 
-// TestHalves: in layouts masked and rank, halves share memory with other calls. In layout expert they cannot.
+// TestHalves checks calls that are split into halves, to send and to receive. In layouts `masked` and `rank` they share
+// memory with unsplit calls. In layout `expert` the pack has no split calls.
 func TestHalves(t *testing.T) {
 	with := func(l ep.Layout) *Pack {
 		return build(t, func(r *Request) { r.Problem.Layout, r.DTypes, r.Raw = l, []ep.DType{ep.FP8}, l != ep.LayoutExpert })

@@ -46,7 +46,7 @@ func TestMemoryByHand(t *testing.T) {
 
 // TestSharedMemoryCountsOnce: an area has the bytes of its largest state.
 func TestSharedMemoryCountsOnce(t *testing.T) {
-	// The area takes 4096, the region of 100 bytes 256.
+	// The area takes 4096 bytes. The region of 100 bytes takes 256.
 	for _, sizes := range [][2]uint64{{512, 4096}, {4096, 512}} {
 		p := &Pack{
 			dtypes:  make([]dtypeRecord, 1),
@@ -61,7 +61,7 @@ func TestSharedMemoryCountsOnce(t *testing.T) {
 	}
 }
 
-// TestIDsOfSurvivors: only with survivors, dispatch and combine have separate ids.
+// TestIDsOfSurvivors checks that dispatch and combine have separate ids if the pack has survivors, else the same ids.
 func TestIDsOfSurvivors(t *testing.T) {
 	p := &Pack{head: header{MaxTokens: 100, TopK: 8}}
 	one := p.idBytes()

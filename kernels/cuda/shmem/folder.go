@@ -8,7 +8,7 @@ import (
 	"strings"
 )
 
-// Env is the environment variable of the folder that make cuda-deps NVSHMEM=1 makes.
+// Env names the environment variable with the path of the NVSHMEM folder. `make cuda-deps NVSHMEM=1` makes it.
 const Env = "EPBENCH_NVSHMEM"
 
 var errMissing = errors.New("no NVSHMEM: run make cuda-deps NVSHMEM=1 and set " + Env + " to .cuda/nvshmem, or copy that folder to nvshmem beside this program")

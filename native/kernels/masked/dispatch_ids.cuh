@@ -1,10 +1,9 @@
-/* dispatch_masked_ids is dispatch_ll_ids for layout masked: each receiving block counts the ids that arrive. This
- * file defines the names of ll/layout.cuh and ll/rows.cuh for the memory of masked/layout.cuh. dispatch_masked
- * uses the same slots and routes, but other headers and token counts. Here each token of a source has a route, and
- * its place is its number.
+/* dispatch_masked_ids is the kernel of ll/dispatch_ids.cuh, compiled for layout masked. This file defines the ll_
+ * functions that the kernel calls, for the memory of masked/layout.cuh. dispatch_masked uses the same slots and
+ * routes, but other headers and token counts. Every token of a source has a route, at the index of the token.
  *
- * The two kernels may use the same slots: a call ends only when its slots are empty and every rank has begun it,
- * and call n uses set n & 1. So a rank in call n + 1 of either kernel writes the other set. */
+ * Calls of dispatch_masked and dispatch_masked_ids may follow each other. A call ends only when its slots are empty
+ * and every rank has begun the call. Call n uses set n & 1 of two sets of slots, so call n + 1 writes the other set. */
 #define LL_MEMORY /* leaves out the memory of ll/ */
 #include "ll/call.cuh"
 #include "masked/layout.cuh"
@@ -49,7 +48,7 @@ EP_DEVICE void ll_publish_all(const EpArgs &a, uint32_t lane, uint32_t, const ui
   if (lane == 0) a.row_offsets[EP_LOCAL_EXPERTS] = all;
 }
 
-/* Returns the address of a row's first scale. In an expert's block, the scales of a group are together. */
+/* Returns the address of a row's first scale. The row's next scale is ll_scale_step words later. */
 EP_DEVICE uint32_t *ll_row_scales(const EpArgs &a, uint64_t row, uint32_t place, int k) {
   uint64_t before = __shfl_sync(EP_FULL_WARP, place >> LL_PLACE_BITS, k) * static_cast<uint64_t>(masked_room(a)) * (EP_TOKEN_SCALES - 1);
   return reinterpret_cast<uint32_t *>(a.out_scales) + before + row;

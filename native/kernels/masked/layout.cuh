@@ -1,7 +1,7 @@
 /* The memory of layout masked. The output has a block of R*T rows for each local expert, by source rank and token.
- * Messages are as in rank/layout.cuh, which also explains why no barrier is needed. A message's head has for each
- * top-k position the local expert, and how many earlier tokens of the sender chose this expert. From this and from
- * all counts the receiver computes the row. */
+ * Messages are as in rank/layout.cuh, which also explains why no barrier is needed. For each top-k position, a
+ * message's head holds the local expert and the number of the sender's earlier tokens for this expert. From this
+ * and from all counts the receiver computes the row. */
 #pragma once
 
 #include "rank/layout.cuh"
@@ -11,7 +11,7 @@ enum MaskedRegion {
   MASKED_WEIGHTS = RANK_RETURN + 1, /* [2][R source][T][K] u64: call << 32 | weight. Zeroed */
   MASKED_HEADS,   /* [3][R source][T][RANK_HEAD] u32. All ones */
   MASKED_EXPERTS, /* [2][R source][local experts] u64: call << 32 | rows. Zeroed */
-  MASKED_LAST,    /* [2][R source] u64: call << 32 | messages; own. Zeroed */
+  MASKED_LAST,    /* [2][R source] u64: call << 32 | messages; used by this rank alone. Zeroed */
   MASKED_TOKENS,  /* [3][R source] u64: call << 32 | tokens, for dispatch_masked_ids. Zeroed */
   MASKED_IDS      /* [3][R source][T][K] u64: headers of dispatch_masked_ids. All ones */
 };
@@ -21,8 +21,8 @@ static const uint32_t MASKED_ROUTE = 1 + EP_TOPK; /* words of a message that com
 
 EP_DEVICE uint8_t *masked_at(const EpArgs &a, int rank, MaskedRegion region) { return ep_heap(a, rank) + a.region[region]; }
 
-/* Returns the words of a message's head. Call n uses set n % 3: a fast rank may already write the next call's set,
- * and this rank clears the previous call's. This call's heads are still being read. */
+/* Returns the words of a message's head. Call n uses set n % 3. During call n this rank reads set n % 3 and
+ * clears the set of call n - 1, while a fast rank may already write the set of call n + 1. */
 EP_DEVICE uint32_t *masked_head(const EpArgs &a, int owner, uint32_t call, int source, uint32_t place) {
   return reinterpret_cast<uint32_t *>(masked_at(a, owner, MASKED_HEADS)) +
          (static_cast<uint64_t>(call % 3 * EP_RANKS + source) * a.max_tokens + place) * RANK_HEAD;
@@ -52,17 +52,17 @@ EP_DEVICE uint8_t *masked_return(const EpArgs &a, int owner, uint32_t call, uint
 EP_DEVICE uint32_t masked_room(const EpArgs &a) { return EP_RANKS * static_cast<uint32_t>(a.max_tokens); }
 
 /* Return the routes for combine: [R source][T][MASKED_ROUTE], then [R source] numbers of messages. A route holds
- * the token and, for each top-k position, the row or -1. Routes are after src_info, an output, so that calls may
- * be combined in any order. A source's tokens ascend with the place. */
+ * the token and, for each top-k position, the row or -1. The routes follow src_info in the output. Each
+ * call has its own output, so calls may be combined in any order. A source's routes are in the order of tokens. */
 EP_DEVICE int32_t *masked_routes(const EpArgs &a) { return a.src_info + 2 * a.max_rows; }
 EP_DEVICE int32_t *masked_route(const EpArgs &a, uint32_t source, uint32_t place) {
   return masked_routes(a) + (static_cast<uint64_t>(source) * a.max_tokens + place) * MASKED_ROUTE;
 }
 EP_DEVICE int32_t *masked_messages(const EpArgs &a) { return masked_route(a, EP_RANKS, 0); }
 
-/* Calls of dispatch_masked and dispatch_masked_ids may follow each other on the same memory. Each clears the words
- * of call `number`, whichever kernel wrote them, because call number + 3 uses the same set. One warp of each block
- * calls the functions below. */
+/* Calls of dispatch_masked and dispatch_masked_ids may follow each other on the same memory. A call clears the
+ * words of call `MaskedClear::number`, which either kernel wrote, because call number + 3 uses the same set. One
+ * warp of each block calls the functions below. */
 struct MaskedClear {
   uint32_t number, block, blocks, lane;
 };

@@ -5,10 +5,10 @@
     python3 native/python/search/hub.py measure benchmark_hub -o testdata/archive/hub-2026-11-26
     python3 native/python/search/hub.py summary -o testdata/archive/hub-2026-11-26
 
-For every strategy, `epbench replay` measures the configs that the strategy asks for, with noise drawn from each
-config's recorded runs, and chooses the winner by the same finals. There are two kinds of budgets: a number of
-distinct configs, and the modelled time in which random search comes close to the best config (`epbench replay
-score`). `measure` writes OUT-losses.csv and OUT-scores.csv, and skips searches that these files already hold.
+For every strategy, `epbench replay` measures the configs that the strategy asks for. A measured time has noise drawn
+from the config's recorded runs. All strategies choose the winner in the same way. There are two kinds of budgets:
+a number of distinct configs (losses), and a modelled time (scores). Within this time, random search would come close
+to the best config. `measure` writes OUT-losses.csv and OUT-scores.csv, and skips searches that these files hold.
 `summary` reads them and writes OUT-spaces.csv, OUT-budgets.csv and OUT-time.csv, from which docs/search-hub.md is
 made."""
 
@@ -133,7 +133,7 @@ def write(path, rows):
 
 
 def record(binary, hub, out, only, strategies, searches, scored):
-    """Searches what the recording lacks, and writes it after each space."""
+    """Runs the searches that the CSV files do not hold yet, and writes the files after each space."""
     losses, scores = read(out + "-losses.csv"), read(out + "-scores.csv")
     for space in SPACES:
         path = os.path.join(hub, space)
@@ -163,7 +163,7 @@ def quantile(values, share):
 
 
 def budgets_of(losses):
-    """Returns one row for each strategy and budget: its losses, and where it is first or last."""
+    """Returns one row for each strategy and budget: its losses, and the number of spaces where it is first or last."""
     means = {(r["space"], r["strategy"], r["configs"]): statistics.mean(map(float, r["losses_percent"].split())) for r in losses}
     out = []
     for strategy in dict.fromkeys(r["strategy"] for r in losses):
@@ -179,7 +179,7 @@ def budgets_of(losses):
 
 
 def time_of(scores):
-    """Returns one row for each strategy: mean score, mean loss, and where it is first or last."""
+    """Returns one row for each strategy: mean score, mean loss, and the number of spaces where it is first or last."""
     by_space = collections.defaultdict(dict)
     for r in scores:
         by_space[r["space"]][r["strategy"]] = float(r["score"])

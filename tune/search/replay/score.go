@@ -19,8 +19,8 @@ type Baseline struct {
 	slowest []float64 // seconds, slowest first
 	Tries   int       // expected number of configs until Cutoff
 	each    float64   // mean seconds to try a config
-	Start   float64   // expected seconds until the share leftMedian
-	Cutoff  float64   // expected seconds until the share closeToBest
+	Start   float64   // expected seconds to reach leftMedian
+	Cutoff  float64   // expected seconds to reach closeToBest
 }
 
 // These constants are shares of the way from the median to the best time.
@@ -76,8 +76,9 @@ func (b Baseline) at(seconds float64) float64 {
 
 const moments = 1000
 
-// Score returns the mean of (random - found) / (random - best) over moments from Start to Cutoff. These are times of
-// the fastest configs: of random search, of the searches, and of the space. 0 is the score of random search. 1 is the
+// Score returns the mean of (random - found) / (random - best) over moments from Start to Cutoff. At a moment,
+// `random` is the time of the fastest config of random search, `found` that of the searches, and `best` that of the
+// whole space. 0 is the score of random search. 1 is the
 // score of searches that know the best config from Start on.
 func (b Baseline) Score(searches [][]step) float64 {
 	best, slowest, sum := b.slowest[len(b.slowest)-1], b.slowest[0], 0.0

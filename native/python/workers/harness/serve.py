@@ -87,8 +87,7 @@ class Worker:
         return {"session": self.number}
 
     def default(self, op, other):
-        """Returns a Half of `op` with default values: the dispatch before, or the combine after, a call of kernel
-        `other`."""
+        """Returns a Half with default values, of the first kernel of `op` that fits kernel `other` of the other op."""
         accepts = {k["name"]: k["accepts"] for k in self.declared if k["op"] == "combine"}
         fits = lambda d, c: not accepts[c] or d in accepts[c]
         k = next(k for k in self.declared if k["op"] == op and (fits(k["name"], other) if op == "dispatch" else fits(other, k["name"])))

@@ -54,13 +54,13 @@ type Param struct {
 	Class   Class      `json:"class"`
 	Cost    Cost       `json:"cost"`
 
-	// Before is the value for configs of earlier builds that lack this parameter.
+	// Before is the value to add to a config of an earlier build, in which the parameter did not exist.
 	Before ep.Value `json:"before,omitempty"`
 
 	// Design is true if each value selects another algorithm.
 	Design bool `json:"design,omitempty"`
 
-	// Outside maps values of a Hook to the work (see ep.Parts) that the caller then does itself.
+	// For a Hook, Outside[v] names the work (see ep.Parts) that the caller does itself if the value is v.
 	Outside map[ep.Value]string `json:"outside,omitempty"`
 }
 
@@ -70,10 +70,10 @@ type Kernel struct {
 	Op     ep.Op
 	Doc    string
 	Params []Param
-	// Revision is the version of the parameters' meanings; 0 means 1. Raise it when old configs would now do something
-	// else: table rows of another revision are refused. A faster kernel keeps its revision.
+	// Revision must rise when old configs would do something else with the new code. Table rows of another revision
+	// are refused. A faster kernel keeps its revision. The first revision is 0 or 1.
 	Revision int
-	// Formerly describes kernels of earlier builds, by name, that are now configs of this kernel.
+	// Formerly says, for each removed kernel, how a config of that kernel becomes a config of this kernel.
 	Formerly map[string]Former
 	// Work says what the kernel outputs and what its time includes.
 	Work ep.Work
@@ -94,7 +94,8 @@ type Kernel struct {
 	Split func(ep.Machine, ep.Problem) ep.Config
 }
 
-// ModeParam is the parameter for one launch (ModeFused), or separate launches to send and receive (ModeSplit).
+// ModeParam is the parameter that chooses between one launch (ModeFused) and two launches, of which the first sends
+// and the second receives (ModeSplit).
 const (
 	ModeParam = "mode"
 	ModeFused = "fused"
@@ -193,7 +194,8 @@ func (k Kernel) CostOf(c ep.Config) ep.Cost {
 	return out
 }
 
-// Changes returns the first parameter of a class that c sets differently from the default config dflt, or "".
+// Changes returns the first parameter of a class whose values in c and in the default config differ. It returns "" if
+// there is no such parameter.
 func (k Kernel) Changes(of Class, dflt, c ep.Config) string {
 	for _, q := range k.Params {
 		if q.Class == of && c.Values[q.Name] != dflt.Values[q.Name] {
@@ -257,8 +259,8 @@ type Turn struct {
 
 // TurnRunner is implemented by sessions that can run turns faster together than one by one.
 type TurnRunner interface {
-	// RunTurns runs turns in order. It returns a Rounds for each turn that it ran, also if it returns an error. It may
-	// stop early without an error.
+	// RunTurns runs turns in order. With or without an error, it returns the Rounds of all turns that ran. It may stop
+	// early without an error.
 	RunTurns(context.Context, []Turn) ([]Rounds, error)
 }
 
@@ -285,7 +287,8 @@ type Rounds struct {
 	MHz     []float64   `json:"mhz,omitempty"`   // SM clock of each rank; nil if unknown
 	Notes   []string    `json:"notes,omitempty"` // what may have disturbed the times
 
-	// Beside holds the times of calls beside a matrix product, and of the product. Seconds is computed from them.
+	// Beside holds the times of a matrix product and of calls that run at the same time. Seconds is computed from
+	// these times.
 	Beside *ep.BesideRounds `json:"beside,omitempty"`
 
 	// Stages holds the times of an MoE layer's stages on the slowest rank.
@@ -298,11 +301,11 @@ type Rounds struct {
 type Comparison struct {
 	Rows   int     `json:"rows"`
 	Wrong  int     `json:"wrong"`            // rows with too large errors
-	MaxErr float64 `json:"max_err"`          // largest error / largest magnitude in its row
+	MaxErr float64 `json:"max_err"`          // largest error, as a fraction of the row's maximum
 	Detail string  `json:"detail,omitempty"` // the first difference
 
 	Took ep.CheckTime `json:"took,omitzero"`
 }
 
-// OK reports whether no compared row is wrong.
+// OK reports whether all compared rows are right.
 func (c Comparison) OK() bool { return c.Wrong == 0 }

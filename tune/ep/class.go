@@ -13,13 +13,13 @@ const (
 	HotRank      Class = "hot-rank"     // one rank has far more than the mean load
 )
 
-// AllRoutings is the class of an unknown routing. Its row has the config whose worst loss over the measured routings
-// is smallest.
+// AllRoutings is the class of an unknown routing. A table row of this class has the config with the smallest
+// maximum loss over all measured routings.
 const AllRoutings Class = "all"
 
 var knownRoutings = [...]Class{Even, Skewed, Concentrated, HotRank}
 
-// Classes lists every class in the order of tables.
+// Classes lists every class.
 func Classes() []Class {
 	return append(knownRoutings[:len(knownRoutings):len(knownRoutings)], AllRoutings)
 }
@@ -27,13 +27,12 @@ func Classes() []Class {
 // ParseClass reads a class name.
 func ParseClass(s string) (Class, error) { return oneOf("routing", s, Classes()) }
 
-// The bounds between classes. HotRankHottest is below 2, because by chance a rank with twice the mean load may have
-// less.
+// The bounds between classes. HotRankHottest is 1.75 and not 2, because MeasureSkew subtracts a margin for chance.
 const (
-	EvenShare         = 0.75 // even: least Share
-	EvenHottest       = 1.25 // even: Hottest is below
-	ConcentratedShare = 0.2  // concentrated: Share is below
-	HotRankHottest    = 1.75 // hot-rank: least Hottest; two ranks need less
+	EvenShare         = 0.75 // smallest Share of an even routing
+	EvenHottest       = 1.25 // an even routing has a smaller Hottest
+	ConcentratedShare = 0.2  // a concentrated routing has a smaller Share
+	HotRankHottest    = 1.75 // smallest Hottest of a hot-rank routing; 1.5 for two ranks
 )
 
 // Skew measures how uneven a routing is, without the part that chance may explain.

@@ -19,7 +19,7 @@ type Value string
 func (v Value) Int() (n int, ok bool) {
 	digits := strings.TrimPrefix(string(v), "-")
 	if digits == "" || digits[0] < '0' || digits[0] > '9' || digits[0] == '0' && len(v) > 1 {
-		return 0, false // here and not in Atoi, whose errors cost more than its numbers
+		return 0, false // faster than an error of Atoi
 	}
 	n, err := strconv.Atoi(string(v))
 	if err != nil {
@@ -214,12 +214,12 @@ func (c Config) Difference(dflt Config) string {
 	return strings.Join(out, " ")
 }
 
-// Cost says which GPU resources a config takes from the rest of the model. Among about equally fast configs, a
-// search chooses the one with the least cost.
+// Cost says which GPU resources a config takes from the rest of the model. If several configs are about equally
+// fast, a search chooses the config with the least cost.
 type Cost struct {
 	SMs     int `json:"sms"`     // SMs of one GPU; goroutines on the CPU backend
 	Threads int `json:"threads"` // threads of one block
-	Bytes   int `json:"bytes"`   // of buffers whose size depends on the config
+	Bytes   int `json:"bytes"`   // bytes of the buffers whose size depends on the config
 }
 
 // Compare orders costs by SMs, then by threads, then by bytes.

@@ -19,8 +19,8 @@ type Machine struct {
 // Predicted is the backend of a machine whose times come from a model.
 const Predicted = "predicted"
 
-// Rehearsal returns the sentence that marks times of the CPU backend. It returns "" for other backends. 0 ranks means
-// that the number is unknown.
+// Rehearsal returns a warning for the CPU backend: its times say nothing about GPUs. It returns "" for other backends.
+// If `ranks` is 0, the warning does not say how many goroutines ran.
 func (m Machine) Rehearsal(ranks int) string {
 	if m.Backend != "cpu" {
 		return ""
@@ -32,7 +32,8 @@ func (m Machine) Rehearsal(ranks int) string {
 	return fmt.Sprintf("rehearsal: %s on %s; says nothing about GPUs", goroutines, Count(m.SMs, "core"))
 }
 
-// SessionSpread returns the relative standard deviation of a config's time between sessions, measured on 2 H100.
+// SessionSpread says how much the time of a config varies from session to session. It returns a relative standard
+// deviation, which was measured on 2 H100.
 func (m Machine) SessionSpread() float64 {
 	if m.GPUs == 0 {
 		return 0

@@ -22,7 +22,7 @@ const (
 	Layer Op = "layer"
 )
 
-// Ops lists every operation in the order of tables.
+// Ops lists every operation.
 func Ops() []Op { return append(RowOps(), Layer) }
 
 // RowOps lists the operations for which tables have rows. Add operations only at the end, because exported files store
@@ -38,7 +38,7 @@ type Mode string
 const (
 	Graph Mode = "graph" // replay of a captured graph
 	Eager Mode = "eager" // one launch per call
-	Cold  Mode = "cold"  // graph, with overwritten caches and a barrier
+	Cold  Mode = "cold"  // like graph, with caches flushed before each call
 )
 
 // Modes lists every mode.

@@ -30,12 +30,12 @@ type Problem struct {
 	Dispatch     DType `json:"dispatch"`      // dtype of a sent token
 	Combine      DType `json:"combine"`       // dtype of a returned row; BF16 only
 	SharedExpert bool  `json:"shared_expert"` // each token also uses a shared expert
-	SkipA2A      bool  `json:"skip_a2a"`      // ranks have all tokens; dispatch sends nothing
+	SkipA2A      bool  `json:"skip_a2a"`      // each rank has all tokens; dispatch sends nothing
 
 	// Precision is the precision that the caller accepts.
 	Precision Precision `json:"precision"`
 
-	// Beside names the matrix product that runs at the same time as the calls, as spelled by Product.String.
+	// Beside is the Product.String of a matrix product that runs at the same time as the calls.
 	Beside    string    `json:"beside,omitempty"`
 	Objective Objective `json:"objective,omitzero"`
 	Layout    Layout    `json:"layout,omitzero"` // order of received rows

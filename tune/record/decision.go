@@ -9,20 +9,22 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// Verdict says how a config compares with another config, usually the default.
+// Verdict says how a config compares with another config, usually the default. It follows from the gain's 95 %
+// interval and the band (see Band).
 type Verdict string
 
 const (
-	Faster    Verdict = "faster"    // gain above the band; its interval excludes 1
-	Same      Verdict = "same"      // gain's interval inside the band
-	Slower    Verdict = "slower"    // gain below the band; its interval excludes 1
+	Faster    Verdict = "faster"    // by more than the band; interval excludes 1
+	Same      Verdict = "same"      // the whole interval is inside the band
+	Slower    Verdict = "slower"    // by more than the band; interval excludes 1
 	Undecided Verdict = "undecided" // none of these
 )
 
 // Verdicts lists every verdict.
 func Verdicts() []Verdict { return []Verdict{Faster, Same, Slower, Undecided} }
 
-// Interval is an estimate with its 95 % interval. After one round, both ends are NaN, and null in JSON.
+// Interval is an estimate with its 95 % interval. If there was only one round, Low and High are NaN
+// (null in JSON).
 type Interval struct {
 	Mid  float64 `json:"mid"`
 	Low  float64 `json:"low"`
@@ -112,7 +114,8 @@ type Decision struct {
 	Reason  string  `json:"reason,omitempty"` // a sentence for people
 	Rounds  int     `json:"rounds"`           // rounds that give the gain
 
-	// Sessions counts the sessions after the choice of the config. It is 0 if all rounds are from one session.
+	// Sessions is the number of sessions that ran after the config was chosen. 0 means that all rounds are from the
+	// same session.
 	Sessions int `json:"sessions,omitempty"`
 
 	// Crossed says that the config was chosen among the winners of other routings.
@@ -125,22 +128,23 @@ func (d Decision) KeepsDefault() bool { return d.Config.Key() == d.Default.Key()
 // Usable reports whether a table row may be made from the decision.
 func (d Decision) Usable() bool { return d.Cause == "" || d.Cause == HostBound }
 
-// Times holds quantiles over the rounds of one config, in seconds of the slowest rank's call.
+// Times summarizes the rounds of one config. The time of a round is the slowest rank's, in seconds per call.
 type Times struct {
 	Median float64 `json:"median"`
 	P10    float64 `json:"p10"`
 	P90    float64 `json:"p90"`
 }
 
-// Search holds the results for one problem under one routing. Its times come from new rounds, which did
-// not choose the config.
+// Search holds the results for one problem under one routing. Its times come from rounds that ran
+// after the config was chosen.
 type Search struct {
 	Problem  ep.Problem `json:"problem"`
 	Routing  string     `json:"routing"`
 	Class    ep.Class   `json:"class"`
 	Decision Decision   `json:"decision"`
 
-	// Reference says where Decision.Default comes from, if it is not the default config.
+	// Reference is set if Decision.Default is another config than the kernel's default. It says where this config
+	// comes from.
 	Reference string `json:"reference,omitempty"`
 
 	Clock        string  `json:"clock"`
@@ -157,17 +161,18 @@ type Search struct {
 
 	Pace Pace `json:"pace,omitzero"`
 
-	// SiblingDType names the other dispatch dtype with which the same combine was searched. If it is set, this search
-	// measured only required configs.
+	// SiblingDType is set if the same combine was searched with another dispatch dtype, which it names. This search
+	// then measured only required configs.
 	SiblingDType ep.DType `json:"as,omitempty"`
 
 	// Starts lists the configs that the search always measures.
 	Starts []Start `json:"starts,omitempty"`
 
-	// Designs lists parameters by kernel. The search treats their values like different kernels.
+	// Designs lists, for each kernel, the parameters that select an algorithm. The search treats two values of such a
+	// parameter like two kernels.
 	Designs map[string][]string `json:"designs,omitempty"`
 
-	Bytes     int64   `json:"bytes"`     // busiest rank's bytes, one row per selected expert; activation: memory traffic
+	Bytes     int64   `json:"bytes"`     // bytes that the busiest rank moves
 	Imbalance float64 `json:"imbalance"` // fullest rank's load divided by the mean
 }
 
@@ -212,16 +217,16 @@ func (l *Loss) UnmarshalJSON(b []byte) error {
 	return json.Unmarshal(b, (*float64)(l))
 }
 
-// Regret is the matrix of one problem: what each routing's config loses under every routing.
+// Regret shows, for one problem, how much a config that was tuned for one routing loses under the other routings.
 type Regret struct {
 	Problem  ep.Problem  `json:"problem"`
 	Routings []string    `json:"routings"` // columns
-	Rows     []RegretRow `json:"rows"`     // last: the minimax row, with smallest worst loss
+	Rows     []RegretRow `json:"rows"`     // one per routing, then the config with the smallest Worst
 }
 
 // RegretRow is one config under every routing.
 type RegretRow struct {
-	Routing string    `json:"routing"` // tuned for this routing; "all": minimax
+	Routing string    `json:"routing"` // the config was tuned for it; "all" in the last row
 	Config  ep.Config `json:"config"`
 	Loss    []Loss    `json:"loss"`  // [routing]
 	Worst   Loss      `json:"worst"` // NaN if any loss is NaN

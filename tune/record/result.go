@@ -5,8 +5,8 @@
 // the user asked for, the machine, and which config won each search. A config is a kernel with its launch parameters.
 // The file trials.jsonl is the log of the measurements. Each of its lines holds a [Result].
 //
-// A block is a number of rounds. In each round every config of the block runs once. A session is a number of blocks
-// with one layout of memory. Each rank is one GPU.
+// A block is a number of rounds. In each round every config of the block runs once. A session is a group of blocks
+// whose buffers stay at the same memory addresses. Each rank is one GPU.
 package record
 
 import (
@@ -38,10 +38,10 @@ type Result struct {
 	Status      ep.Status        `json:"status"`
 	Reason      string           `json:"reason,omitempty"`       // why Status is not ok
 	Clock       string           `json:"clock,omitempty"`        // how the times were measured
-	Fold        int              `json:"fold,omitempty"`         // calls that each entry of Seconds averages
+	Fold        int              `json:"fold,omitempty"`         // number of calls averaged in each entry of Seconds
 	Seconds     [][]float64      `json:"seconds,omitempty"`      // [round][rank] seconds of one call
 	Beside      *ep.BesideRounds `json:"beside,omitempty"`       // nil without a matrix product
-	Round0      int              `json:"round0"`                 // first round in Seconds, equal for all configs of a block
+	Round0      int              `json:"round0"`                 // number of the first round in Seconds
 	MHz         []float64        `json:"mhz,omitempty"`          // SM clock of each rank
 	LayerStages []ep.StageTime   `json:"layer_stages,omitempty"` // time of each stage of op layer
 	MaxErr      float64          `json:"max_err"`                // largest error of the outputs, see kernels.Comparison
@@ -56,15 +56,15 @@ type Role string
 
 const (
 	Candidate Role = "candidate" // the search chose it
-	Default   Role = "default"   // the config without a tuned table; in every round
+	Default   Role = "default"   // the config launched without a tuned table
 	Incumbent Role = "incumbent" // from the tuned table in use
 	Analytic  Role = "analytic"  // from a formula
 	Twin      Role = "twin"      // the default once more, for the A/A test
 	Peer      Role = "peer"      // a config of another library
 )
 
-// SessionID returns the number of the session in which r was measured. In logs without numbers, each block of the stage
-// StageSession is a session, and all other blocks are one session.
+// SessionID returns the number of the session in which r was measured. Old logs have no session numbers. There, each
+// block of StageSession is one session, and the remaining blocks together are one more session.
 func (r *Result) SessionID() int {
 	if r.Session == 0 && r.Stage == StageSession {
 		return -1 - r.Block
@@ -72,7 +72,7 @@ func (r *Result) SessionID() int {
 	return r.Session
 }
 
-// Rounds returns the slowest rank's seconds of each round.
+// Rounds returns the time of each round: the slowest rank's, in seconds.
 func (r *Result) Rounds() []float64 {
 	out := make([]float64, len(r.Seconds))
 	for i, ranks := range r.Seconds {
@@ -95,12 +95,12 @@ const (
 	StageHalving2 Stage = "halving2" // the best of StageHalving1 in more rounds
 	StageModel    Stage = "model"    // configs that a model expects to be fast
 	StageFinals   Stage = "finals"   // the best configs in new rounds; the fastest becomes the challenger
-	StageRetry    Stage = "retry"    // failed configs, in the rounds of the finals
+	StageRetry    Stage = "retry"    // failed configs again, together with the finalists
 	StageRecheck  Stage = "recheck"  // checks outputs again, after the timing
 	StageConfirm  Stage = "confirm"  // the challenger and the default config in new rounds
 	StageSession  Stage = "session"  // winner and default config in a further session
 	StageCross    Stage = "cross"    // the winners of other routings
-	StageRefine   Stage = "refine"   // winners at further token counts; only in progress messages
+	StageRefine   Stage = "refine"   // winners at further token counts; never in the log
 )
 
 // A command that does not search has one of these stages.

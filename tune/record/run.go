@@ -34,12 +34,12 @@ type Run struct {
 	Space        string             `json:"space"`              // fingerprint of the search spaces
 	Policy       string             `json:"policy"`             // canonical spelling
 	Protocol     int                `json:"protocol,omitempty"` // see Protocol; 0 in older runs
-	Band         float64            `json:"band"`               // smaller relative differences do not matter
+	Band         float64            `json:"band"`               // relative difference up to which times are equal
 	Seed         uint64             `json:"seed"`
 	Strategy     string             `json:"strategy"`
-	Routings     []string           `json:"routings,omitempty"` // canonical specs; traces include a digest
-	InterleaveID string             `json:"turns,omitempty"`    // shared by interleaved runs; equal rounds ran in one turn
-	Empty        map[string]float64 `json:"empty,omitempty"`    // seconds of an empty kernel, by clock
+	Routings     []string           `json:"routings,omitempty"` // canonical specs; a trace file's spec has its digest
+	InterleaveID string             `json:"turns,omitempty"`    // equal in all runs that took turns with each other
+	Empty        map[string]float64 `json:"empty,omitempty"`    // clock: seconds of an empty kernel
 	AA           []AA               `json:"aa,omitempty"`
 	Kernels      []Kernel           `json:"kernels,omitempty"` // kernels of the backend
 	Spaces       []SpaceInfo        `json:"spaces,omitempty"`
@@ -75,7 +75,7 @@ func (r *Run) check() error {
 	return nil
 }
 
-// Rehearsal returns the sentence that marks a run of the CPU backend, or "".
+// Rehearsal returns a warning if the run used the CPU backend, otherwise "".
 func (r *Run) Rehearsal() string {
 	ranks := 0
 	for _, s := range r.Searches {
@@ -108,11 +108,11 @@ func (r *Run) Work(op ep.Op, c ep.Config) ep.Work {
 	return ep.Work{}
 }
 
-// AA is the result of an A/A test: the default measured twice in each round.
+// AA is the result of an A/A test: in each round, the default and an identical config, its twin, run once.
 type AA struct {
 	Problem string  `json:"problem"` // see ep.Problem.Key
 	Routing string  `json:"routing"`
-	Ratio   float64 `json:"ratio"`  // median of (twin's time / default's time) by round
+	Ratio   float64 `json:"ratio"`  // twin's time / default's time; median over rounds
 	Spread  float64 `json:"spread"` // max(half the width of Ratio's 95 % interval, |Ratio-1|)
 	Rounds  int     `json:"rounds"`
 	Default float64 `json:"default"` // the default's median time in seconds
@@ -127,7 +127,7 @@ type SessionsAA struct {
 	Default float64  `json:"default"` // relative standard deviation of the default's medians
 }
 
-// SpaceInfo says how rules cut a kernel's space down to its legal points.
+// SpaceInfo counts the points of a kernel's search space, and the points that pass all rules.
 type SpaceInfo struct {
 	Kernel   string      `json:"kernel"`
 	Problem  string      `json:"problem"`
@@ -142,7 +142,7 @@ type Rejection struct {
 	Count int    `json:"count"`
 }
 
-// Workload records the traffic and skew of a drawn routing.
+// Workload records the traffic and skew of one routing.
 type Workload struct {
 	Problem   string   `json:"problem"`
 	Routing   string   `json:"routing"`
@@ -150,7 +150,7 @@ type Workload struct {
 	Class     ep.Class `json:"class"`
 	BytesOut  int64    `json:"bytes_out"`  // bytes leaving the busiest rank, one message per expert
 	BytesWire int64    `json:"bytes_wire"` // the same, with one message per rank
-	// BytesMemory is an activation's memory traffic on the rank with the most rows.
+	// BytesMemory is the memory traffic of op activation on the rank with the most rows.
 	BytesMemory int64              `json:"bytes_memory,omitempty"`
 	Stats       map[string]float64 `json:"stats"` // see workloads.Stats
 }

@@ -28,13 +28,13 @@ type Header struct {
 	Policy   string     `json:"policy"`    // measurement policy
 	AA       float64    `json:"aa"`        // relative difference between two measurements of the default
 	TrialLog string     `json:"trial_log"` // sha256 of trials.jsonl
-	Fallback []string   `json:"fallback"`  // key fields that may differ, in order of preference
+	Fallback []string   `json:"fallback"`  // fields of Key in which a row may differ from a query
 	Edited   bool       `json:"edited"`    // loaded although the id did not match
 
-	// Band is the policy's band, a ratio minus one: a smaller difference of times counts as none. 0 means unknown.
+	// Band is the relative difference up to which two times count as equal. 0 means unknown.
 	Band float64 `json:"band,omitempty"`
 
-	// Receipts lists the sorted ids of verifications. The rows' intervals include the gains that these measured.
+	// Receipts lists the sorted ids of verifications. They widened the intervals of rows if they measured other gains.
 	Receipts []string `json:"receipts,omitempty"`
 
 	// MaxSMs is the most SMs that a config or the default may take. 0 means no bound.
@@ -53,8 +53,8 @@ func (h Header) IsDefault(r Row) bool {
 }
 
 // GainInterval returns the 95 % interval of a row's gain. If the row has one session, GainInterval adds the spread
-// between sessions (docs/intervals.md). Sessions of an older protocol count as one, because they could share memory
-// addresses.
+// between sessions (docs/intervals.md). All sessions of an older protocol together count as one session,
+// because they could share memory addresses.
 func (h Header) GainInterval(r Row) (low, high float64) {
 	e := r.Evidence
 	if e.Sessions > 1 && e.Protocol >= ownMemoryProtocol || e.GainLow == e.GainHigh || e.GainLow <= 0 {
@@ -69,7 +69,8 @@ func (h Header) GainInterval(r Row) (low, high float64) {
 // ownMemoryProtocol is the first record.Protocol in which sessions do not share memory addresses.
 const ownMemoryProtocol = 1
 
-// Certain reports whether a row's evidence supports its choice. The gain of one routing needs an interval above 1.
+// Certain reports whether a row's evidence supports its choice. Rows of the default and rows
+// for several routings are always certain. Any other row needs a gain interval above 1.
 func (h Header) Certain(r Row) bool {
 	low, _ := h.GainInterval(r)
 	return h.IsDefault(r) || r.OfSeveral() || low > 1
@@ -100,18 +101,18 @@ func (h Header) Build(r Row) ep.ABI {
 	return h.ABI.For(r.Config)
 }
 
-// Midpoint returns the geometric mean of two token counts, rounded down. A row that was measured at `a` ends there if
-// the next row was measured at `b`.
+// Midpoint returns the geometric mean of two token counts, rounded down. If two neighboring
+// rows were measured at `a` and `b` tokens, the first row ends at the midpoint.
 func Midpoint(a, b int) int { return int(math.Sqrt(float64(max(a, 1)) * float64(b))) }
 
-// Evidence holds the measurements from which a row was made. Times are seconds of one call: the median over rounds of
-// the slowest rank's time. Times and gain are from the token count and routing with the least gain.
+// Evidence holds the measurements from which a row was made. Times are seconds of one call on the slowest rank.
+// Times and gain are from the token count and routing with the least gain.
 type Evidence struct {
 	Clock    string    `json:"clock"`     // clock: chain, span, event or wall
-	Median   float64   `json:"median"`    // median time
+	Median   float64   `json:"median"`    // median over the rounds
 	P10      float64   `json:"p10"`       // tenth percentile
 	P90      float64   `json:"p90"`       // ninetieth percentile
-	Rounds   int       `json:"rounds"`    // rounds that were timed, without the search
+	Rounds   int       `json:"rounds"`    // timed rounds; those of the search do not count
 	Gain     float64   `json:"gain"`      // the default's time divided by the config's
 	GainLow  float64   `json:"gain_low"`  // lower end of Gain's 95 % interval
 	GainHigh float64   `json:"gain_high"` // upper end of this interval
@@ -126,11 +127,11 @@ type Evidence struct {
 	// Legal is the number of legal configs in the search space. 0 means unknown.
 	Legal int `json:"legal,omitempty"`
 
-	// Between lists, in rising order, the elements of Tokens at which no search was made, only a comparison.
+	// Between is the part of Tokens that was not searched. There, configs were only compared. The order is rising.
 	Between []int `json:"between,omitempty"`
 
-	// TimedAt is the token count at which times and gain were measured. 0 means the only element of Tokens, or
-	// unknown.
+	// TimedAt is the token count at which times and gain were measured. If TimedAt is 0, the method At may know the
+	// count.
 	TimedAt int `json:"timed_at,omitempty"`
 
 	// MaxErr is the largest error against the oracle, divided by the largest magnitude in the same output row.
@@ -139,14 +140,15 @@ type Evidence struct {
 	// Sessions counts the sessions behind the times and the gain. 0 means one.
 	Sessions int `json:"sessions,omitempty"`
 
-	// Protocol is the revision of measuring, see record.Protocol. 0 is the protocol up to 2026-11-25.
+	// Protocol is the record.Protocol of the measurement. 0 was in use up to 2026-11-25.
 	Protocol int `json:"protocol,omitempty"`
 
 	// Beside names the matrix product that ran at the same time, see ep.Product. The times then say how much the
 	// calls delay the product.
 	Beside string `json:"beside,omitempty"`
 
-	// Reason is set if the gain is uncertain and written as 1: "kept" for the default, or "compromise of N routings".
+	// Reason says why Gain is 1 although the measured gain was uncertain. It is "kept" if the row keeps the default,
+	// and "compromise of N routings" if one config serves several routings.
 	Reason string `json:"reason,omitempty"`
 }
 

@@ -71,7 +71,7 @@ type Kernel struct {
 	Doc    string
 	Params []Param
 	// Revision must rise when old configs would do something else with the new code. Table rows of another revision
-	// are refused. A faster kernel keeps its revision. The first revision is 0 or 1.
+	// are refused. A faster kernel keeps its revision. A missing revision (0) counts as 1.
 	Revision int
 	// Formerly says, for each removed kernel, how a config of that kernel becomes a config of this kernel.
 	Formerly map[string]Former

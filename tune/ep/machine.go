@@ -9,7 +9,7 @@ type Machine struct {
 	PCIID   string `json:"pci_id"`       // vendor:device of the GPUs
 	Arch    string `json:"arch"`         // sm_90, amd64
 	SMs     int    `json:"sms"`          // SMs of one GPU, hardware threads on cpu
-	Memory  int64  `json:"memory_bytes"` // of one GPU; on cpu, of the host
+	Memory  int64  `json:"memory_bytes"` // memory of one GPU; of the host on cpu
 	GPUs    int    `json:"gpus"`         // GPUs present, 0 on cpu
 	Link    string `json:"link"`         // how the GPUs are connected
 	Driver  string `json:"driver"`       // not in Key

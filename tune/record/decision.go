@@ -112,7 +112,7 @@ type Decision struct {
 	Verdict Verdict `json:"verdict"` // the challenger against the default
 	Cause   Cause   `json:"cause,omitempty"`
 	Reason  string  `json:"reason,omitempty"` // a sentence for people
-	Rounds  int     `json:"rounds"`           // rounds that give the gain
+	Rounds  int     `json:"rounds"`           // rounds from which Gain was computed
 
 	// Sessions is the number of sessions that ran after the config was chosen. 0 means that all rounds are from the
 	// same session.
@@ -135,8 +135,8 @@ type Times struct {
 	P90    float64 `json:"p90"`
 }
 
-// Search holds the results for one problem under one routing. Its times come from rounds that ran
-// after the config was chosen.
+// Search holds the results for one problem under one routing. Its times come from rounds that ran after the config was
+// chosen.
 type Search struct {
 	Problem  ep.Problem `json:"problem"`
 	Routing  string     `json:"routing"`
@@ -161,8 +161,8 @@ type Search struct {
 
 	Pace Pace `json:"pace,omitzero"`
 
-	// SiblingDType is set if the same combine was searched with another dispatch dtype, which it names. This search
-	// then measured only required configs.
+	// SiblingDType is another dispatch dtype. If it is set, a search with that dtype covers the same combine, and this
+	// search measured only required configs.
 	SiblingDType ep.DType `json:"as,omitempty"`
 
 	// Starts lists the configs that the search always measures.

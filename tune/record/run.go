@@ -39,7 +39,7 @@ type Run struct {
 	Strategy     string             `json:"strategy"`
 	Routings     []string           `json:"routings,omitempty"` // canonical specs; a trace file's spec has its digest
 	InterleaveID string             `json:"turns,omitempty"`    // equal in all runs that took turns with each other
-	Empty        map[string]float64 `json:"empty,omitempty"`    // clock: seconds of an empty kernel
+	Empty        map[string]float64 `json:"empty,omitempty"`    // [clock] seconds of an empty kernel
 	AA           []AA               `json:"aa,omitempty"`
 	Kernels      []Kernel           `json:"kernels,omitempty"` // kernels of the backend
 	Spaces       []SpaceInfo        `json:"spaces,omitempty"`

@@ -34,7 +34,8 @@ type Header struct {
 	// Band is the relative difference up to which two times count as equal. 0 means unknown.
 	Band float64 `json:"band,omitempty"`
 
-	// Receipts lists the sorted ids of verifications. They widened the intervals of rows if they measured other gains.
+	// Receipts lists the sorted ids of verifications. Each row's interval covers the gains that its
+	// verifications measured.
 	Receipts []string `json:"receipts,omitempty"`
 
 	// MaxSMs is the most SMs that a config or the default may take. 0 means no bound.
@@ -147,8 +148,8 @@ type Evidence struct {
 	// calls delay the product.
 	Beside string `json:"beside,omitempty"`
 
-	// Reason says why Gain is 1 although the measured gain was uncertain. It is "kept" if the row keeps the default,
-	// and "compromise of N routings" if one config serves several routings.
+	// Reason is set if the measured gain is uncertain. Gain is then 1. Reason is "kept" if the row launches the
+	// default, or "compromise of N routings" if the config was chosen for N routings together.
 	Reason string `json:"reason,omitempty"`
 }
 

@@ -13,6 +13,7 @@ func finalist(point int, effect float64) Finalist {
 	for i := range 50 {
 		f.adjusted = append(f.adjusted, effect+1e-5*float64(i%5))
 	}
+	f.spread = stat.Spread(f.adjusted)
 	return f
 }
 
@@ -50,6 +51,7 @@ func TestChooseDoubts(t *testing.T) {
 		for i := range 50 {
 			f.adjusted = append(f.adjusted, effect+0.1*float64(i%5-2))
 		}
+		f.spread = stat.Spread(f.adjusted)
 		return f
 	}
 	flat := func(point int, effect float64) Finalist {
@@ -64,7 +66,7 @@ func TestChooseDoubts(t *testing.T) {
 		for i := range f.adjusted {
 			f.adjusted[i] = effect + scale*f.adjusted[i]
 		}
-		f.Effect = effect
+		f.Effect, f.spread = effect, stat.Spread(f.adjusted)
 		return f
 	}
 	for _, c := range []struct {

@@ -143,7 +143,11 @@ func (p Preference) Choose(fs []Finalist, band float64) (winner int, ties []int)
 }
 
 func (f Finalist) stdErrOfDifference(g Finalist) float64 {
-	return math.Hypot(stat.StdErr(f.adjusted), stat.StdErr(g.adjusted))
+	return math.Hypot(f.stdErr(), g.stdErr())
+}
+
+func (f Finalist) stdErr() float64 {
+	return f.spread * math.Sqrt(math.Pi/2/float64(len(f.adjusted))) // see stat.StdErr
 }
 
 func (p Preference) priority(point int) int {

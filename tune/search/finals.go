@@ -24,6 +24,7 @@ type Finalist struct {
 
 	parts    []roundSet
 	adjusted []float64 // logarithms of the samples, without disturbances of whole rounds
+	spread   float64   // see setSpreads
 }
 
 // roundSet holds the samples of a point in consecutive rounds of one session.
@@ -35,37 +36,42 @@ type roundSet struct {
 }
 
 // Finals measures the best points of the search and the required points in new rounds. It drops points that are clearly
-// slower than the best point, except the default config. It returns the points that did not fail, the fastest first.
-// After p.MinRounds rounds, finalSampleShare bounds the number of samples.
+// slower than the best point, except the default config. After p.MinRounds rounds, finalSampleShare bounds the number of
+// samples. If it is then uncertain which point is the fastest, further rounds follow. Finals returns the points that did
+// not fail, the fastest first.
 func (s *State) Finals(ctx context.Context, p Protocol, stage record.Stage) ([]Finalist, error) {
 	most := int(finalSampleShare*float64(s.spent)) + p.MinRounds*len(s.Required)
-	return s.runFinals(ctx, p, stage, s.finalPoints(p), most)
+	return s.runFinals(ctx, p, stage, s.finalPoints(p), most, furtherRounds*p.MaxRounds)
 }
 
 // finalSampleShare is the largest number of samples of the finals, divided by the samples of the search.
 const finalSampleShare = 1.5
 
-// FinalsOf does the same as Finals for the points of live, without a bound on the samples.
+// FinalsOf does the same as Finals for the points of live, without a bound on the samples and without further rounds.
 func (s *State) FinalsOf(ctx context.Context, p Protocol, stage record.Stage, live []int) ([]Finalist, error) {
-	return s.runFinals(ctx, p, stage, live, math.MaxInt)
+	return s.runFinals(ctx, p, stage, live, math.MaxInt, 0)
 }
 
-func (s *State) runFinals(ctx context.Context, p Protocol, stage record.Stage, live []int, most int) ([]Finalist, error) {
+func (s *State) runFinals(ctx context.Context, p Protocol, stage record.Stage, live []int, most, further int) ([]Finalist, error) {
 	f := NewState(s.Space, s.eval, Budget{}, s.Default, live, s.Rand)
 	for _, i := range live {
 		f.failed[i] = s.failed[i]
 	}
 	defer func() { s.spent += f.spent }()
-	for done, n := 0, p.MinRounds; done < p.MaxRounds; n = finalStep {
+	done := 0
+	for n := p.MinRounds; done < p.MaxRounds; n = finalStep {
 		n = min(n, p.MaxRounds-done)
 		if err := f.Measure(ctx, stage, live, n); err != nil {
 			return nil, err
 		}
 		done += n
 		var open bool
-		if live, open = f.dropSlower(live, p.Band); !open || f.spent >= most || s.outOfTime() {
+		if live, open = f.dropSlower(p.Band); !open || f.spent >= most || s.outOfTime() {
 			break
 		}
+	}
+	if err := s.furtherFinals(ctx, f, stage, done, further); err != nil {
+		return nil, err
 	}
 	for i, dead := range f.failed {
 		s.failed[i] = s.failed[i] || dead
@@ -185,14 +191,18 @@ func (s *State) measureCrowded(ctx context.Context, stage record.Stage, points, 
 
 func (s *State) outOfTime() bool { return s.Timed() && s.eval.Spent() > s.budget.Time }
 
-// dropSlower returns the default and the points of live that are not clearly slower than the best point (by more than
-// the band plus two standard errors). `open` is true if more samples may drop another point.
-func (s *State) dropSlower(live []int, band float64) (rest []int, open bool) {
+// clearlyErrors is the number of standard errors by which a point is clearly slower. The finals compare up to 24 points
+// after every ten rounds, so two standard errors would often drop the best point.
+const clearlyErrors = 2.6
+
+// dropSlower returns the default and the points that are not clearly slower than the best point (by more than the band
+// plus clearlyErrors standard errors), also such that were left out before. `open` is true if more samples may drop another point.
+func (s *State) dropSlower(band float64) (rest []int, open bool) {
 	fs := s.adjustedPoints()
 	for i, f := range fs {
-		margin, diff := 2*fs[0].stdErrOfDifference(f), f.Effect-fs[0].Effect
+		margin, diff := clearlyErrors*fs[0].stdErrOfDifference(f), f.Effect-fs[0].Effect
 		slower := diff-margin > math.Log1p(band)
-		if !slices.Contains(live, f.Point) || slower && f.Point != s.Default {
+		if slower && f.Point != s.Default {
 			continue
 		}
 		rest = append(rest, f.Point)
@@ -209,6 +219,7 @@ func (s *State) adjustedPoints() []Finalist {
 		f := &all[o.Item]
 		f.adjusted = append(f.adjusted, o.Log-round[o.Round])
 	}
+	setSpreads(all)
 	var out []Finalist
 	for k, f := range all {
 		if f.Point = s.points[k]; !s.failed[f.Point] && len(f.adjusted) > 0 {

@@ -54,13 +54,14 @@ func TestFinalsEndWhenDecided(t *testing.T) {
 	}
 }
 
+// TestFinalsEndInProportion: the samples of the search bound those of the finals. FinalsOf has no such bound.
 func TestFinalsEndInProportion(t *testing.T) {
-	p := Protocol{Band: 0.01, Finalists: 2, MinRounds: 4, MaxRounds: 24}
+	p := Protocol{Band: 0.01, Finalists: 2, MinRounds: 10, MaxRounds: 30}
 	for _, c := range []struct {
 		screen int
 		rounds string
 	}{
-		{1, "4"}, {2, "4 10"}, {8, "4 10"}, {9, "4 10 10"},
+		{1, "10"}, {2, "10"}, {6, "10 10"}, {12, "10 10 10"}, {20, "10 10 10 10 10"},
 	} {
 		e := &script{seconds: wobble(0.3, secondsByPoint(2, 1, 1.01))}
 		s := sixPoints(t, e, Budget{})
@@ -70,14 +71,19 @@ func TestFinalsEndInProportion(t *testing.T) {
 		if _, err := s.Finals(context.Background(), p, "f"); err != nil {
 			t.Fatal(err)
 		}
-		var rounds []string
-		for _, asked := range e.asked[1:] {
-			rounds = append(rounds, asked[strings.LastIndex(asked, " ")+1:])
-		}
-		if got := strings.Join(rounds, " "); got != c.rounds {
+		if got := roundsOf(e.asked[1:]); got != c.rounds {
 			t.Errorf("after %d samples: rounds %s, want %s", 3*c.screen, got, c.rounds)
 		}
 	}
+}
+
+// roundsOf returns the rounds of a script's calls.
+func roundsOf(asked []string) string {
+	var rounds []string
+	for _, call := range asked {
+		rounds = append(rounds, call[strings.LastIndex(call, " ")+1:])
+	}
+	return strings.Join(rounds, " ")
 }
 
 func TestFailuresInFinals(t *testing.T) {
@@ -191,7 +197,7 @@ func TestDropSlower(t *testing.T) {
 	add(1, steady(-1)...)
 	add(2, steady(-1+math.Log1p(0.009))...)
 	add(3, steady(-1+math.Log1p(0.011))...)
-	rest, open := s.dropSlower([]int{0, 1, 2, 3}, 0.01)
+	rest, open := s.dropSlower(0.01)
 	if !slices.Equal(rest, []int{1, 2, 0}) {
 		t.Errorf("points %v are left, want 1, 2 and the default", rest)
 	}
@@ -199,28 +205,25 @@ func TestDropSlower(t *testing.T) {
 		t.Error("a comparison counts as undecided")
 	}
 	s.Default = 1
-	if rest, open = s.dropSlower([]int{1, 2, 3}, 0.01); open || !slices.Equal(rest, []int{1, 2}) {
+	if rest, open = s.dropSlower(0.01); open || !slices.Equal(rest, []int{1, 2}) {
 		t.Errorf("points %v are left, undecided: %v", rest, open)
-	}
-	if rest, _ = s.dropSlower([]int{2}, 0.01); !slices.Equal(rest, []int{2}) {
-		t.Errorf("one live point: points %v are left", rest)
 	}
 	noisy := make([]float64, 20)
 	for i := range noisy {
 		noisy[i] = -1 + math.Log1p(0.011) + 0.02*float64(i%5-2)
 	}
 	add(4, noisy...)
-	if rest, open = s.dropSlower([]int{1, 4}, 0.01); !open || !slices.Equal(rest, []int{1, 4}) {
+	if rest, open = s.dropSlower(0.01); !open || !slices.Equal(rest, []int{1, 2, 4}) {
 		t.Errorf("points %v are left, undecided: %v", rest, open)
 	}
 	lone := sixPoints(t, nil, Budget{})
 	for r, x := range noisy {
 		lone.obs = append(lone.obs, stat.Obs{Item: lone.item(0), Round: r, Log: 0}, stat.Obs{Item: lone.item(1), Round: r, Log: x})
 	}
-	if rest, open = lone.dropSlower([]int{0, 1}, 0.01); open || !slices.Equal(rest, []int{1, 0}) {
+	if rest, open = lone.dropSlower(0.01); open || !slices.Equal(rest, []int{1, 0}) {
 		t.Errorf("the best counts as undecided against itself: %v", rest)
 	}
-	if rest, open := sixPoints(t, nil, Budget{}).dropSlower([]int{1}, 0.01); rest != nil || open {
+	if rest, open := sixPoints(t, nil, Budget{}).dropSlower(0.01); rest != nil || open {
 		t.Errorf("without samples points %v are left, undecided: %v", rest, open)
 	}
 }

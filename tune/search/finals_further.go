@@ -1,0 +1,80 @@
+package search
+
+import (
+	"context"
+	"math"
+	"time"
+
+	"github.com/epbench/epbench/tune/record"
+	"github.com/epbench/epbench/tune/stat"
+)
+
+// These constants bound the further rounds of the finals.
+const (
+	furtherRounds      = 4   // largest number of rounds of the finals, divided by MaxRounds
+	furtherSampleShare = 2.5 // largest number of samples of the finals, divided by the samples of the search
+)
+
+// furtherFinals measures more rounds of the fastest finalist and of those that may be faster, as long as there are any.
+// f holds the samples of the finals, in `done` rounds.
+func (s *State) furtherFinals(ctx context.Context, f *State, stage record.Stage, done, most int) error {
+	samples := int(furtherSampleShare * float64(s.spent))
+	for ; done+finalStep <= most && f.spent < samples; done += finalStep {
+		live := f.maybeFaster()
+		if len(live) < 2 || !s.timeFor((len(live)+1)*finalStep+confirmSamples, f.spent) {
+			break
+		}
+		if err := f.Measure(ctx, stage, live, finalStep); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// timeFor reports whether the time limit allows this many further samples, after `taken` samples in the finals.
+func (s *State) timeFor(samples, taken int) bool {
+	spent := s.eval.Spent()
+	return !s.Timed() || spent+time.Duration(samples)*spent/time.Duration(max(s.spent+taken, 1)) <= s.budget.Time
+}
+
+// A finalist gets further rounds if it is faster than the fastest one by more than worthwhile, with a probability of
+// more than 5 %.
+const (
+	worthwhile = 0.005
+	quantile95 = 1.645 // of the normal distribution
+)
+
+// maybeFaster returns the fastest point, and all points that may be faster than it.
+func (s *State) maybeFaster() (out []int) {
+	fs := s.adjustedPoints()
+	for i, f := range fs {
+		if i == 0 || f.Effect-fs[0].Effect+worthwhile < quantile95*fs[0].stdErrOfDifference(f) {
+			out = append(out, f.Point)
+		}
+	}
+	return out
+}
+
+// spreadWeight is the number of samples as which the usual spread counts.
+const spreadWeight = 20
+
+// setSpreads estimates the spread of each finalist from its own samples and from the usual spread (the median over
+// finalists), because the spread of ten samples alone is often far too small.
+func setSpreads(all []Finalist) {
+	var spreads []float64
+	for _, f := range all {
+		if len(f.adjusted) > 1 {
+			spreads = append(spreads, stat.Spread(f.adjusted))
+		}
+	}
+	if len(spreads) == 0 {
+		return
+	}
+	usual := stat.Median(spreads)
+	for i, f := range all {
+		if n := float64(len(f.adjusted)); n > 0 {
+			own := stat.Spread(f.adjusted)
+			all[i].spread = math.Sqrt((n*own*own + spreadWeight*usual*usual) / (n + spreadWeight))
+		}
+	}
+}

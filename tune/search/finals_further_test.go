@@ -1,0 +1,111 @@
+package search
+
+import (
+	"context"
+	"math"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/epbench/epbench/tune/record"
+)
+
+// opposed varies the times by 10 %: points 1 and 3 are slow in odd rounds, all others in even rounds.
+func opposed(seconds func(record.Stage, int, int) float64) func(record.Stage, int, int) float64 {
+	return func(stage record.Stage, point, round int) float64 {
+		if point == 0 {
+			return seconds(stage, point, round)
+		}
+		return seconds(stage, point, round) * math.Exp(0.1*float64(1-2*((point+round)%2)))
+	}
+}
+
+// TestFurtherRounds: the finals go on while it is uncertain which point is the fastest, and only with points that may
+// be faster.
+func TestFurtherRounds(t *testing.T) {
+	p := Protocol{Band: 0.01, Finalists: 3, MinRounds: 10, MaxRounds: 20}
+	for _, c := range []struct {
+		name    string
+		seconds []float64
+		calls   int
+		last    string
+	}{
+		{"equal points", []float64{2, 1, 1}, 8, "f [0 1 2] 10"}, // four times MaxRounds
+		{"one clearly slower point", []float64{2, 1, 1, 1.15}, 8, "f [0 1 2] 10"},
+		{"clearly slower points", []float64{2, 1, 1.3, 1.3}, 1, "f [0 1 2 3] 10"},
+	} {
+		e := &script{seconds: opposed(secondsByPoint(c.seconds...))}
+		s := sixPoints(t, e, Budget{})
+		points := []int{1, 2, 3}[:len(c.seconds)-1]
+		if err := s.Measure(context.Background(), "s", points, 200); err != nil {
+			t.Fatal(err)
+		}
+		e.asked = nil
+		if _, err := s.Finals(context.Background(), p, "f"); err != nil {
+			t.Fatal(err)
+		}
+		if len(e.asked) != c.calls || e.asked[len(e.asked)-1] != c.last {
+			t.Errorf("%s: asked for %q, want %d calls, last %s", c.name, e.asked, c.calls, c.last)
+		}
+	}
+}
+
+// TestFurtherRoundsInTime: further rounds leave time for the confirmation.
+func TestFurtherRoundsInTime(t *testing.T) {
+	p := Protocol{Band: 0.01, Finalists: 3, MinRounds: 10, MaxRounds: 20}
+	const search, finals = 3 * 200, 3 * 20
+	for left, want := range map[int]int{29 + confirmSamples: 2, 30 + confirmSamples: 3, 60 + confirmSamples: 4} {
+		e := &clocked{script: script{seconds: opposed(secondsByPoint(2, 1, 1))}, each: time.Second}
+		s := sixPoints(t, e, Budget{}, 1, 2)
+		if err := s.Measure(context.Background(), "s", []int{1, 2}, 200); err != nil {
+			t.Fatal(err)
+		}
+		e.asked = nil
+		s.budget.Time = time.Duration(search+finals+left) * time.Second
+		if _, err := s.Finals(context.Background(), p, "f"); err != nil {
+			t.Fatal(err)
+		}
+		if len(e.asked) != want {
+			t.Errorf("%d s left: asked for %q, want %d calls", left, e.asked, want)
+		}
+	}
+}
+
+// TestDroppedPointsReturn: a point comes back if the point that was fastest turns out to be slower.
+func TestDroppedPointsReturn(t *testing.T) {
+	e := &script{seconds: wobble(0.001, func(_ record.Stage, point, round int) float64 {
+		if point == 1 && round < 4 {
+			return 0.9
+		}
+		return []float64{2, 1.2, 1, 1.201}[point]
+	})}
+	s := sixPoints(t, e, Budget{})
+	ctx := context.Background()
+	if err := s.Measure(ctx, "x", []int{1, 2}, 4); err != nil {
+		t.Fatal(err)
+	}
+	if rest, _ := s.dropSlower(0.01); !slices.Equal(rest, []int{1, 0}) {
+		t.Errorf("points %v are left, want 1 and the default", rest)
+	}
+	if err := s.Measure(ctx, "x", []int{1}, 20); err != nil {
+		t.Fatal(err)
+	}
+	if rest, _ := s.dropSlower(0.01); !slices.Equal(rest, []int{2, 0}) {
+		t.Errorf("points %v are left, want 2 and the default", rest)
+	}
+}
+
+func TestSetSpreads(t *testing.T) {
+	all := []Finalist{{}, {adjusted: []float64{0, 0, 0, 0}}, {adjusted: []float64{-1, 1, -1, 1}}, {adjusted: slices.Repeat([]float64{-1, 1}, 40)}}
+	setSpreads(all)
+	const usual = 1.4826
+	for i, want := range []float64{0, usual * math.Sqrt(20./24), usual, usual} {
+		if got := all[i].spread; math.Abs(got-want) > 1e-9 {
+			t.Errorf("finalist %d: spread %v, want %v", i, got, want)
+		}
+	}
+	none := []Finalist{{adjusted: []float64{1}}}
+	if setSpreads(none); none[0].spread != 0 {
+		t.Errorf("one sample: spread %v", none[0].spread)
+	}
+}

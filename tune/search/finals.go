@@ -196,7 +196,8 @@ func (s *State) outOfTime() bool { return s.Timed() && s.eval.Spent() > s.budget
 const clearlyErrors = 2.6
 
 // dropSlower returns the default and the points that are not clearly slower than the best point (by more than the band
-// plus clearlyErrors standard errors), also such that were left out before. `open` is true if more samples may drop another point.
+// plus clearlyErrors standard errors), also such that were left out before. `open` is true if more samples may drop
+// another point.
 func (s *State) dropSlower(band float64) (rest []int, open bool) {
 	fs := s.adjustedPoints()
 	for i, f := range fs {

@@ -70,7 +70,7 @@ func (s *State) runFinals(ctx context.Context, p Protocol, stage record.Stage, l
 			break
 		}
 	}
-	if err := s.furtherFinals(ctx, f, stage, done, further); err != nil {
+	if err := s.furtherFinals(ctx, p, f, stage, done, further); err != nil {
 		return nil, err
 	}
 	for i, dead := range f.failed {

@@ -16,11 +16,11 @@ const (
 )
 
 // furtherFinals measures more rounds of the fastest finalist and of those that may be faster, as long as there are any.
-// f holds the samples of the finals, in `done` rounds.
-func (s *State) furtherFinals(ctx context.Context, f *State, stage record.Stage, done, most int) error {
+// f holds the samples of the finals, in `done` rounds of at most `most`.
+func (s *State) furtherFinals(ctx context.Context, p Protocol, f *State, stage record.Stage, done, most int) error {
 	samples := int(furtherSampleShare * float64(s.spent))
 	for ; done+finalStep <= most && f.spent < samples; done += finalStep {
-		live := f.maybeFaster()
+		live := f.maybeFaster(p.Band / 2)
 		if len(live) < 2 || !s.timeFor((len(live)+1)*finalStep+confirmSamples, f.spent) {
 			break
 		}
@@ -37,18 +37,14 @@ func (s *State) timeFor(samples, taken int) bool {
 	return !s.Timed() || spent+time.Duration(samples)*spent/time.Duration(max(s.spent+taken, 1)) <= s.budget.Time
 }
 
-// A finalist gets further rounds if it is faster than the fastest one by more than worthwhile, with a probability of
-// more than 5 %.
-const (
-	worthwhile = 0.005
-	quantile95 = 1.645 // of the normal distribution
-)
+const quantile95 = 1.645 // of the normal distribution
 
-// maybeFaster returns the fastest point, and all points that may be faster than it.
-func (s *State) maybeFaster() (out []int) {
+// maybeFaster returns the fastest point, and all points that are faster than it by more than `by`, with a probability
+// of more than 5 %.
+func (s *State) maybeFaster(by float64) (out []int) {
 	fs := s.adjustedPoints()
 	for i, f := range fs {
-		if i == 0 || f.Effect-fs[0].Effect+worthwhile < quantile95*fs[0].stdErrOfDifference(f) {
+		if i == 0 || f.Effect-fs[0].Effect+by < quantile95*fs[0].stdErrOfDifference(f) {
 			out = append(out, f.Point)
 		}
 	}

@@ -170,7 +170,7 @@ func Split(c Config) (dispatch, combine Config, err error) {
 		} else if rest, ok := strings.CutPrefix(n, "combine."); ok {
 			combine.Values[rest] = v
 		} else {
-			return Config{}, Config{}, fmt.Errorf("config: parameter %q of a pair needs the prefix dispatch. or combine.", n)
+			return Config{}, Config{}, fmt.Errorf("config: parameter %q of a pair needs the prefix `dispatch.` or `combine.`", n)
 		}
 	}
 	return dispatch, combine, nil

@@ -58,7 +58,7 @@ func (m Machine) Validate() error {
 		return fmt.Errorf("backend: is empty")
 	}
 	if m.SMs < 0 || m.Memory < 0 || m.GPUs < 0 {
-		return fmt.Errorf("sms: must not be negative; the same holds for memory_bytes and gpus")
+		return fmt.Errorf("sms, memory_bytes, gpus: must not be negative")
 	}
 	return nil
 }

@@ -69,7 +69,7 @@ func (r *Run) check() error {
 	for i, g := range r.Regrets {
 		short := func(row RegretRow) bool { return len(row.Loss) != len(g.Routings) }
 		if len(g.Rows) != len(g.Routings)+1 || slices.ContainsFunc(g.Rows, short) {
-			return fmt.Errorf("regrets[%d]: %d rows for %d routings, want one row for each routing and one for all, each with a loss for each routing", i, len(g.Rows), len(g.Routings))
+			return fmt.Errorf("regrets[%d]: %d rows for %d routings; there must be one row more than routings, and as many losses in a row as routings", i, len(g.Rows), len(g.Routings))
 		}
 	}
 	return nil

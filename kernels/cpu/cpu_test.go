@@ -103,7 +103,7 @@ func TestOpenRefuses(t *testing.T) {
 		change func(*workloads.Workload)
 		says   string
 	}{
-		{func(w *workloads.Workload) { w.Problem.Experts = 17 }, "experts: 17 does not divide"},
+		{func(w *workloads.Workload) { w.Problem.Experts = 17 }, "experts: 17 is not a multiple of 4 ranks"},
 		{func(w *workloads.Workload) { w.Problem.Mode = ep.Cold }, "mode:"},
 		{func(w *workloads.Workload) { w.Ranks = w.Ranks[:3] }, "routing of 3 ranks"},
 		{func(w *workloads.Workload) { w.Ranks[1].Tokens = 34 }, "rank 1: 34 tokens, the buffers hold 33"},

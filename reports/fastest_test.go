@@ -60,7 +60,7 @@ func TestCompareLibraries(t *testing.T) {
 	// At 128 tokens deepep and flashinfer differ by less than the band.
 	notes := strings.Join(FastestTable(choices).Notes, "\n")
 	if want := "(rank +counts, chain): from 1 token on flashinfer 1"; !strings.Contains(notes, want) || strings.Contains(notes, "on deepep") {
-		t.Errorf("notes\n%s\nwant %q and no change", notes, want)
+		t.Errorf("notes\n%s\nwant %q, without a change to deepep", notes, want)
 	}
 	if _, err := CompareLibraries(append(all, libraryRun("other", "rank", map[int]float64{1: 1}, "10de:2330"))); err == nil {
 		t.Error("runs of two machines were compared")
@@ -125,7 +125,7 @@ func TestCompareLibrariesTurns(t *testing.T) {
 		t.Error(said)
 	}
 	if in > 0.01 || after < 0.3 {
-		t.Errorf("the interval is %g wide for runs that took turns, want 0.01 or less, and %g for runs one after the other, want 0.3 or more", in, after)
+		t.Errorf("runs that took turns: interval width %g, want at most 0.01; runs one after the other: width %g, want at least 0.3", in, after)
 	}
 }
 

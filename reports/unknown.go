@@ -71,7 +71,7 @@ func UnknownShapeTable(all []UnknownShape, band float64) (t Table, slower int) {
 			slower++
 		}
 	}
-	t.Note(spreadOf(all), "Each case is looked up in the table without the rows of its own shape. answered: cases that some other row answers; unmeasured: answered cases in which the run has no time of the answer",
+	t.Note(spreadOf(all), "Each case is looked up in the table without the rows of its own shape. answered: cases that some other row answers; unmeasured: answered cases whose run did not time the config of the answer",
 		"least gain: the smallest (default's time / answer's time); loss: per cent by which the answer takes longer than the best config of the case")
 	return t, slower
 }

@@ -29,8 +29,9 @@ func newCompare() *cobra.Command {
 95 % interval and a verdict: same, faster, slower, or undecided with its reason. The
 last lines give the largest possible difference of the undecided cases, and the number
 of sessions that would decide them. With a wider band, such as --band 3%, fewer sessions
-are enough. A difference below the A/A spread of one of the runs does not count. All
-cases are judged together, so that at most 5 % of the differences found are chance.
+are enough. A difference counts only if it is above the A/A spread of both runs: the
+difference between equal configs in one run. Over all cases together, at most 5 % of the
+differences found are chance.
 
 With --fail-on the exit code is 0 if no case regressed, 3 if a case regressed, 4 if a
 case is undecided because of few rounds or noise, and 5 if the runs are not comparable.
@@ -40,10 +41,10 @@ Two runs on a shared machine may differ for reasons that no statistics can remov
 bench --ab avoids this: it measures two configs in the same rounds.
 
 --of swapped takes runs or recordings (replay save) of the same problems, usually from
-two machines. It judges the winner of each run by the times of the other run: its gain
-over the default, and its loss against the winner of the other run. With --fail-on the
-exit code is 3 if a winner is slower than the default or loses more than PERCENT, and
-4 if the times do not decide this.`,
+two machines. It compares the winner of each run with the default and with the winner of
+the other run, by the times of that other run. With --fail-on the exit code is 3 if
+a winner is slower than the default or loses more than PERCENT, and 4 if the times do
+not decide this.`,
 		Example: `  epbench compare before after --fail-on 3%
   epbench compare h100 h200 --allow machine --of default
   epbench compare h100 h200 --of swapped`,
@@ -70,8 +71,8 @@ exit code is 3 if a winner is slower than the default or loses more than PERCENT
 func (f *compareFlags) bindOptions(cmd *cobra.Command) {
 	flags(cmd, forSearch, func(s *pflag.FlagSet) {
 		s.StringVar(&f.what, "of", string(reports.OfWinner), "`WHICH` configs to compare: winner (of each run), default, configs (all that both runs timed)")
-		percentVar(s, &f.band, "band", maxBand, "`PERCENT` least difference that counts, such as 1%; default: the wider band of the two runs. It is at least the A/A spread")
-		s.StringVar(&f.allow, "allow", "", "`FIELDS` fields that may differ: machine, kernels, mode, clock. With sessions, runs of one session are treated as if times did not differ between sessions")
+		percentVar(s, &f.band, "band", maxBand, "`PERCENT` least difference that counts, such as 1%; default: the wider band of the two runs; never below the A/A spread")
+		s.StringVar(&f.allow, "allow", "", "`FIELDS` fields that may differ: machine, kernels, mode, clock. The value sessions assumes that times do not differ between sessions")
 		percentVar(s, &f.failOn, "fail-on", maxShare, "`PERCENT` exit 3 if a case is slower by this much, such as 3%")
 	})
 }

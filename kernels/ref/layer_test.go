@@ -89,7 +89,7 @@ func checkLayerRows(t *testing.T, w *workloads.Workload) {
 		for token := range r.Tokens {
 			want := o.LayerRow(rank, token)
 			if n, most := outside(want, roundedLayer(w, rank, token, -1)); n > 0 {
-				t.Errorf("rank %d, token %d: %d values outside the bounds, at most %.2f of a bound", rank, token, n, most)
+				t.Errorf("rank %d, token %d: %d values outside the bounds; the largest error is %.2f times its bound", rank, token, n, most)
 			}
 			ids := r.Experts[token*w.Problem.TopK:][:w.Problem.TopK]
 			k := slices.IndexFunc(ids, func(e int32) bool { return e >= 0 })

@@ -29,7 +29,7 @@ func TestRowsFile(t *testing.T) {
 	inline, elsewhere, none := ask(""), ask(missing), ask(s.proc.rows)
 	filed := readRows(s.proc.rows, 2*s.workload.Problem.Hidden)
 	if len(inline) != len(probes) || len(elsewhere) != len(probes) || len(none) != 0 || len(filed) != len(probes) {
-		t.Fatalf("%d probes: the answer has %d rows if no file is named, %d if the file does not exist and %d if it exists; the file has %d", len(probes), len(inline), len(elsewhere), len(none), len(filed))
+		t.Fatalf("%d probes, but %d rows in the answer without a file name, %d rows with a missing file, %d rows with a file; %d rows in the file", len(probes), len(inline), len(elsewhere), len(none), len(filed))
 	}
 	for i := range probes {
 		if !bytes.Equal(inline[i].Data, filed[i].Data) {

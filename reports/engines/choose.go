@@ -130,7 +130,7 @@ func (p configPair) losses(all []measuredPoint) []string {
 		out = append(out, fmt.Sprintf("%s: %.1f %% slower than the best config there", s, 100*p.regret[i]))
 	}
 	if len(unknown) > 0 {
-		out = append(out, fmt.Sprintf("warning: dispatch %s with combine %s was not measured with %s; it counts there as slow as the slowest measured config; sweep --strategy grid measures every config",
+		out = append(out, fmt.Sprintf("warning: dispatch %s with combine %s was not measured with %s; its time there is taken as that of the slowest measured config; sweep --strategy grid measures every config",
 			short(p.dispatch), short(p.combine), strings.Join(unknown, "; ")))
 	}
 	return out

@@ -99,7 +99,7 @@ func TestLosses(t *testing.T) {
 	all, a, _, _ := twoPoints(1, 1)
 	p := configPair{parsed(t, a), parsed(t, a), []float64{0.125, math.NaN()}}
 	want := []string{"128 tokens, uniform: 12.5 % slower than the best config there",
-		"warning: dispatch recv=256,send=8,sms=20 with combine recv=256,send=8,sms=20 was not measured with 4096 tokens, uniform; it counts there as slow as the slowest measured config; sweep --strategy grid measures every config"}
+		"warning: dispatch recv=256,send=8,sms=20 with combine recv=256,send=8,sms=20 was not measured with 4096 tokens, uniform; its time there is taken as that of the slowest measured config; sweep --strategy grid measures every config"}
 	if got := p.losses(all); !slices.Equal(got, want) {
 		t.Errorf("%q", got)
 	}

@@ -106,7 +106,7 @@ func TestWinnersOnly(t *testing.T) {
 	if !strings.Contains(string(out.Data), `"num_sms": 24`) {
 		t.Errorf("%s", out.Data)
 	}
-	if notes := strings.Join(out.Notes, "\n"); !strings.Contains(notes, "was not measured with 128 tokens, uniform; it counts there as slow as the slowest measured config") {
+	if notes := strings.Join(out.Notes, "\n"); !strings.Contains(notes, "was not measured with 128 tokens, uniform; its time there is taken as that of the slowest measured config") {
 		t.Error(notes)
 	}
 }
@@ -169,7 +169,7 @@ func TestRefusals(t *testing.T) {
 	half := deepEPRun()
 	half.Cases = slices.DeleteFunc(half.Cases, func(c *reports.Case) bool { return c.Problem.Op == ep.Combine && c.Problem.Tokens == 4096 })
 	if _, err := e.Write(Input{half, map[int]float64{128: 3, 4096: 1, 8192: 1}}); err == nil || !strings.Contains(err.Error(), "4096 tokens") {
-		t.Errorf("a token count of the mix without a combine: %v", err)
+		t.Errorf("no combine was measured at a token count of the mix: %v", err)
 	}
 	f, _ := Find("flashinfer-env")
 	if _, err := f.Write(Input{Run: deepEPRun()}); err == nil || !strings.Contains(err.Error(), "no dispatch and combine of kernel flashinfer") {

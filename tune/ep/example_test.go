@@ -20,7 +20,7 @@ func ExampleProblem_Validate() {
 	// Output:
 	// <nil>
 	// hidden: 2880 is not a multiple of 128, which fp8 needs; pad it to 2944 or use bf16
-	// experts: 256 is not a multiple of 7 ranks; it is a multiple of 1, 2, 4, 8, 16, 32, 64
+	// experts: 256 is not a multiple of 7 ranks; ranks can be 1, 2, 4, 8, 16, 32, 64
 }
 
 func ExampleParseConfig() {

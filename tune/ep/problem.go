@@ -67,7 +67,7 @@ func (p Problem) Validate() error {
 		}
 	}
 	if p.Experts%p.Ranks != 0 {
-		return fmt.Errorf("experts: %d is not a multiple of %d ranks; it is a multiple of %s",
+		return fmt.Errorf("experts: %d is not a multiple of %d ranks; ranks can be %s",
 			p.Experts, p.Ranks, divisors(p.Experts))
 	}
 	if p.Ranks%p.Nodes != 0 {

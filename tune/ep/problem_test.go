@@ -45,7 +45,7 @@ func TestProblemBounds(t *testing.T) {
 		{"nodes: 8 ranks do not divide by 3 nodes", func(p *Problem) { p.Nodes = 3 }},
 		{"hidden: 0 is outside 1 to 65536", func(p *Problem) { p.Hidden = 0 }},
 		{"experts: 65537 is outside 1 to 65536", func(p *Problem) { p.Experts = MaxExperts + 1 }},
-		{"experts: 12 is not a multiple of 8 ranks; it is a multiple of 1, 2, 3, 4, 6, 12", func(p *Problem) { p.Experts = 12 }},
+		{"experts: 12 is not a multiple of 8 ranks; ranks can be 1, 2, 3, 4, 6, 12", func(p *Problem) { p.Experts = 12 }},
 		{"topk: 33 is outside 1 to 32", func(p *Problem) { p.TopK = MaxTopK + 1 }},
 		{"topk: 9 is outside 1 to 8", func(p *Problem) { p.Experts, p.TopK = 8, 9 }},
 		{"max-tokens: 0 is outside 1 to 1048576", func(p *Problem) { p.MaxTokens = 0 }},

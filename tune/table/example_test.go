@@ -87,5 +87,5 @@ func ExampleLoad() {
 	_, err := table.Load(strings.NewReader(strings.Replace(text.String(), `"ranks":8`, `"ranks":7`, 1)))
 	fmt.Println(err)
 	// Output:
-	// line 6: rows[0].key.experts: 256 is not a multiple of 7 ranks; it is a multiple of 1, 2, 4, 8, 16, 32, 64
+	// line 6: rows[0].key.experts: 256 is not a multiple of 7 ranks; ranks can be 1, 2, 4, 8, 16, 32, 64
 }

@@ -89,7 +89,7 @@ func jsonArray(s *scanner) (*array, error) {
 	}, nil
 }
 
-var errLevels = errors.New("write one to three levels of arrays of counts, or an object with such an array named logical_count")
+var errLevels = errors.New("write counts in arrays of one to three levels, or an object with these arrays in its field logical_count")
 
 type scanner struct {
 	text []byte

@@ -14,7 +14,7 @@ func TestNumPyReadsOurs(t *testing.T) {
 		python = "python3"
 	}
 	if out, err := exec.Command(python, "-c", "import numpy").CombinedOutput(); err != nil {
-		t.Skipf("%s has no NumPy (EPBENCH_PYTHON names another Python): %.100s", python, out)
+		t.Skipf("%s has no NumPy; set EPBENCH_PYTHON to a Python that has it: %.100s", python, out)
 	}
 	dir := t.TempDir()
 	ids, ws := []int32{3, 1, 2, -1, 0, 65535}, []float32{.5, .25, .25, 0, 1, 0}

@@ -71,7 +71,7 @@ func (a *array) layout(kind Kind, o Options) (layout, error) {
 func checkLayer(layers, layer int) error {
 	switch {
 	case layer < 0 && layers != 1:
-		return fmt.Errorf("%d layers: choose one, epbench workload import FILE --layer 0 to %d", layers, layers-1)
+		return fmt.Errorf("%d layers: choose one with --layer N, where N is 0 to %d", layers, layers-1)
 	case layer >= layers:
 		return fmt.Errorf("layer %d is outside 0 to %d", layer, layers-1)
 	}
@@ -89,7 +89,7 @@ func (r *rows) read(ids []int32, weights []float32) (int, error) {
 	for i := range weights[:min(len(weights), n*r.k)] {
 		w := elem.float(r.raw[i*elem.size:])
 		if !goodWeight(w) {
-			return 0, fmt.Errorf("weight %v is not a number of at least 0", w)
+			return 0, fmt.Errorf("weight %v: want 0 or a positive number", w)
 		}
 		weights[i] = float32(w)
 	}

@@ -43,7 +43,7 @@ func TestHalves(t *testing.T) {
 			}
 		}
 		if len(p.states) != 1 {
-			t.Errorf("%s: %d states, the halves must share one with the whole calls", l, len(p.states))
+			t.Errorf("%s: %d states, want 1 for split and unsplit calls", l, len(p.states))
 		}
 	}
 	if a := with(ep.LayoutExpert).Answers(ep.FP8, false, Halves, ep.Even); len(a) > 0 {

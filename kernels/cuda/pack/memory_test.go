@@ -40,7 +40,7 @@ func TestMemoryByHand(t *testing.T) {
 	one := p.HeapBytes(0)
 	p.Problem.Nodes = 2
 	if two := p.HeapBytes(0); one != 512 || two != 512+16*16 {
-		t.Errorf("beside the calls one node has %d bytes, two have %d; want 512 and 768", one, two)
+		t.Errorf("without calls, one node needs %d bytes and two nodes need %d; want 512 and 768", one, two)
 	}
 }
 
@@ -56,7 +56,7 @@ func TestSharedMemoryCountsOnce(t *testing.T) {
 		got := total(p.shared([]bool{true}))
 		p.regions = []regionRecord{{}, {}, {}}
 		if words := total(p.shared([]bool{true})); got-words != 4096+256 {
-			t.Errorf("regions of %d: %d bytes beside the words, want %d", sizes, got-words, 4096+256)
+			t.Errorf("regions of %d bytes: %d bytes without the words, want %d", sizes, got-words, 4096+256)
 		}
 	}
 }

@@ -42,7 +42,7 @@ func TestRecordsNameEachOther(t *testing.T) {
 	for _, c := range configs {
 		states[c.State] = true
 		if int(c.State) >= len(p.states) || p.states[c.State].DType != c.DType {
-			t.Errorf("%s of dtype %d names state %d", p.text(c.Key), c.DType, c.State)
+			t.Errorf("%s of dtype %d has state %d, which is missing or has another dtype", p.text(c.Key), c.DType, c.State)
 		}
 	}
 	for _, l := range launches {
@@ -53,7 +53,7 @@ func TestRecordsNameEachOther(t *testing.T) {
 	}
 	for m := range modules {
 		if int(m) >= len(p.modules) {
-			t.Errorf("module %d of %d is used", m, len(p.modules))
+			t.Errorf("module %d is used, but there are only %d modules", m, len(p.modules))
 		}
 	}
 }
@@ -78,7 +78,7 @@ func TestHeaderBounds(t *testing.T) {
 	}{{90, 10, true}, {90, 11, false}, {100, 0, true}, {101, 0, false}} {
 		p.head.Sections[secStrings] = section{Offset: c.offset, Count: c.count, Stride: 1}
 		if b, err := p.bytes(secStrings); (err == nil) != c.fits || len(b) != int(c.count) && c.fits {
-			t.Errorf("%d bytes from %d of 100: %d bytes, %v", c.count, c.offset, len(b), err)
+			t.Errorf("section of %d bytes at offset %d of 100: read %d bytes, error %v", c.count, c.offset, len(b), err)
 		}
 	}
 }

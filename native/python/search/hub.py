@@ -213,7 +213,7 @@ def main():
     p.add_argument("--epbench", default="epbench")
     p.add_argument("--only", default="", help="part of a space's path")
     p.add_argument("--strategy", default=",".join(OWN + KERNEL_TUNER))
-    p.add_argument("--searches", type=int, default=5, help="searches of each space and number of configs")
+    p.add_argument("--searches", type=int, default=5, help="searches for each pair of space and number of configs")
     p.add_argument("--scored", type=int, default=3, help="searches of each space for a score")
     a = p.parse_args()
     if a.what == "measure":

@@ -57,8 +57,13 @@ func (m Machine) Validate() error {
 	if m.Backend == "" {
 		return fmt.Errorf("backend: is empty")
 	}
-	if m.SMs < 0 || m.Memory < 0 || m.GPUs < 0 {
-		return fmt.Errorf("sms, memory_bytes, gpus: must not be negative")
+	for _, f := range []struct {
+		name  string
+		value int64
+	}{{"sms", int64(m.SMs)}, {"memory_bytes", m.Memory}, {"gpus", int64(m.GPUs)}} {
+		if f.value < 0 {
+			return fmt.Errorf("%s: %d is negative; 0 means unknown", f.name, f.value)
+		}
 	}
 	return nil
 }

@@ -72,7 +72,7 @@ func TestMachineKey(t *testing.T) {
 	}
 	for want, edit := range map[string]func(*Machine){
 		"backend: ": func(m *Machine) { m.Backend = "" }, "sms: ": func(m *Machine) { m.SMs = -1 },
-		"sms: must": func(m *Machine) { m.Memory = -1 }, "sms: must not": func(m *Machine) { m.GPUs = -1 },
+		"memory_bytes: ": func(m *Machine) { m.Memory = -1 }, "gpus: ": func(m *Machine) { m.GPUs = -1 },
 	} {
 		bad := m
 		edit(&bad)

@@ -38,7 +38,7 @@ func TestBadFiles(t *testing.T) {
 		{"masked.npy", npy("<i4", "2, 1") + strings.Repeat("\xff", 8), "all 2 selections are masked: nothing was recorded"},
 		{"most.npy", npy("<u8", "1, 1") + strings.Repeat("\xff", 8), "an expert id beyond 2147483647"},
 		{"logits3.npy", npy("<f4", "2, 1, 8") + strings.Repeat("\x00\x00\x80\xbf", 16), "if these are router logits, --kind logits --topk K computes the ids"},
-		{"tokens.npy", npy("<f4", "2, 64") + strings.Repeat("\x00\x00\x80\xbf", 128), "--layer 0 to 1; if these are router logits, --kind logits --topk K computes the ids"},
+		{"tokens.npy", npy("<f4", "2, 64") + strings.Repeat("\x00\x00\x80\xbf", 128), "--layer N, where N is 0 to 1; if these are router logits, --kind logits --topk K computes the ids"},
 		{"logits.npy", npy("<f4", "1, 64") + strings.Repeat("\x00\x00\x80\xbf", 64), "if these are router logits, --kind logits --topk K computes the ids"},
 		{"a.safetensors", "", "not a .safetensors file: no header"},
 		{"long.safetensors", "\xff\xff\xff\xff\x00\x00\x00\x00", "header of 4294967295 bytes in a file of 8"},

@@ -21,7 +21,7 @@ func (s *State) furtherFinals(ctx context.Context, p Protocol, f *State, stage r
 	samples := int(furtherSampleShare * float64(s.spent))
 	for ; done+finalStep <= most && f.spent < samples; done += finalStep {
 		live := f.maybeFaster(p.Band / 2)
-		if len(live) < 2 || !s.timeFor((len(live)+1)*finalStep+confirmSamples, f.spent) {
+		if len(live) < 2 || !s.timeFor((len(live)+1)*finalStep+p.confirmSamples(), f.spent) {
 			break
 		}
 		if err := f.Measure(ctx, stage, live, finalStep); err != nil {
@@ -36,6 +36,10 @@ func (s *State) timeFor(samples, taken int) bool {
 	spent := s.eval.Spent()
 	return !s.Timed() || spent+time.Duration(samples)*spent/time.Duration(max(s.spent+taken, 1)) <= s.budget.Time
 }
+
+// confirmSamples returns the samples of a confirmation that ends early: three configs, and the neighbours in half of the
+// rounds.
+func (p Protocol) confirmSamples() int { return p.ConfirmRounds * (3 + Neighbours/2) }
 
 const quantile95 = 1.645 // of the normal distribution
 

@@ -52,9 +52,9 @@ func TestFurtherRounds(t *testing.T) {
 
 // TestFurtherRoundsInTime: further rounds leave time for the confirmation.
 func TestFurtherRoundsInTime(t *testing.T) {
-	p := Protocol{Band: 0.01, Finalists: 3, MinRounds: 10, MaxRounds: 20}
-	const search, finals = 3 * 200, 3 * 20
-	for left, want := range map[int]int{29 + confirmSamples: 2, 30 + confirmSamples: 3, 60 + confirmSamples: 4} {
+	p := Protocol{Band: 0.01, Finalists: 3, MinRounds: 10, MaxRounds: 20, ConfirmRounds: 8}
+	const search, finals, confirm = 3 * 200, 3 * 20, 8*3 + 4*Neighbours
+	for left, want := range map[int]int{29 + confirm: 2, 30 + confirm: 3, 60 + confirm: 4} {
 		e := &clocked{script: script{seconds: opposed(secondsByPoint(2, 1, 1))}, each: time.Second}
 		s := sixPoints(t, e, Budget{}, 1, 2)
 		if err := s.Measure(context.Background(), "s", []int{1, 2}, 200); err != nil {

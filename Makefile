@@ -16,7 +16,7 @@ build: ## bin/epbench, pure Go
 
 # PACKAGES is the number of packages that go test builds and runs at a time. It is larger than the number of
 # processors, because some tests wait for processes, and others can run meanwhile.
-PACKAGES = $(shell expr $$(getconf _NPROCESSORS_ONLN) + 2)
+PACKAGES = $(shell expr $$(nproc || getconf _NPROCESSORS_ONLN) + 2)
 
 # lint vets. Without -vet=off, go test would vet each package and everything that it imports. No quick test needs cgo,
 # and without it the C parts of Go's own packages are not compiled.

@@ -44,13 +44,17 @@ func TestScript(t *testing.T) {
 	})
 }
 
-// withPython puts the folder of python3 itself before the others of a PATH. Where python3 is a script that chooses a
-// version, as pyenv's is, the script takes longer than Python's own start, and the workers of scripts start often.
+// withPython puts the folder of python3 itself behind the first folder of a PATH. Where python3 is a script that chooses
+// a version, as pyenv's is, the script takes longer than Python's own start, and the workers of scripts start often. The
+// first folder has the tested epbench, and Python's folder may have an installed one.
 func withPython(path string) string {
-	if dir := pythonDir(); dir != "" {
-		return dir + string(filepath.ListSeparator) + path
+	dir := pythonDir()
+	if dir == "" {
+		return path
 	}
-	return path
+	sep := string(filepath.ListSeparator)
+	tested, others, _ := strings.Cut(path, sep)
+	return tested + sep + dir + sep + others
 }
 
 var pythonDir = sync.OnceValue(func() string {

@@ -5,7 +5,7 @@ import (
 	"slices"
 )
 
-// neglected returns the most promising option of the kernel with the fewest measured points, among kernels that are
+// neglected returns the most promising option of the kernel with the fewest tried points, among kernels that are
 // nearly as fast as the best one and that no point of the batch has. If there is no such kernel, it returns `otherwise`.
 // Without it, one misleading slow point could hide the fastest points of a small kernel for the rest of a search.
 func (b *bayesSearch) neglected(all []option, batch []int, least float64, otherwise option) option {
@@ -18,9 +18,10 @@ func (b *bayesSearch) neglected(all []option, batch []int, least float64, otherw
 	}
 	fewest, out := math.MaxInt, otherwise
 	for _, k := range b.kernels {
-		known := b.Ranked(slices.DeleteFunc(slices.Clone(k.points), b.Fresh))
-		if len(of[k.kernel]) > 0 && len(known) > 0 && len(known) < fewest && b.Score(known[0]) <= least+neglectedGap {
-			fewest, out = len(known), mostPromising(of[k.kernel])
+		tried := slices.DeleteFunc(slices.Clone(k.points), b.Fresh) // failed points too: a kernel that hangs has had its share
+		known := b.Ranked(tried)
+		if len(of[k.kernel]) > 0 && len(known) > 0 && len(tried) < fewest && b.Score(known[0]) <= least+neglectedGap {
+			fewest, out = len(tried), mostPromising(of[k.kernel])
 		}
 	}
 	return out

@@ -199,11 +199,12 @@ const (
 	maxReserved = 0.3
 )
 
-// reservedTime assumes at most reservedFinalists points in the finals.
-const reservedFinalists = 24
-
-// reservedTime assumes reservedRounds rounds for each point of the finals. Most points drop out early.
-const reservedRounds = 25
+// These constants say which samples reservedTime assumes.
+const (
+	reservedFinalists = 24 // largest number of points in the finals
+	reservedRounds    = 25 // rounds of each point in the finals; most points drop out early
+	reservedConfirm   = 50 // samples of the confirmation
+)
 
 // reservedTime returns the time that is reserved for finals and confirmation.
 func (s *State) reservedTime() time.Duration {
@@ -211,12 +212,9 @@ func (s *State) reservedTime() time.Duration {
 	if s.spent == 0 {
 		return time.Duration(most)
 	}
-	samples := time.Duration(min(finalistQuota(len(s.points)), reservedFinalists)*reservedRounds + confirmSamples)
+	samples := time.Duration(min(finalistQuota(len(s.points)), reservedFinalists)*reservedRounds + reservedConfirm)
 	return time.Duration(min(max(float64(s.sampleTime()*samples), minReserved*float64(s.budget.Time)), most))
 }
-
-// reservedTime assumes confirmSamples samples for the confirmation.
-const confirmSamples = 50
 
 // Timed reports whether the budget limits the time.
 func (s *State) Timed() bool { return s.budget.Time > 0 }

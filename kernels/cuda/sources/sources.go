@@ -66,7 +66,7 @@ func Closure(source string) (map[string]string, error) {
 	return out, nil
 }
 
-// fileCodes caches CodeOnly of each file. Most files are included by many sources.
+// codes and fileCodes cache CodeOnly of sources and of single files. Most files are included by many sources.
 var codes, fileCodes sync.Map
 
 // Code returns CodeOnly of a device source and all that it includes.

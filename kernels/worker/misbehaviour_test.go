@@ -48,7 +48,7 @@ func TestMisbehaviour(t *testing.T) {
 		{"orphan-run", ep.Crash, "exit status 4", 1},
 		{"garbage-run", ep.Hang, "%PDF-1.4 not a message", 1},
 		{"fail-hang", ep.Hang, "rank 1 waited for rank 0, expert 3", 0},
-		{"lie-time", ep.Unstable, "were returned after", 0},
+		{"lie-time", ep.Unstable, "but the answer came after", 0},
 		{"lie-zero", ep.Unstable, "took 0 s", 0},
 		{"lie-rounds", ep.Unstable, "asked for 1 round of 1 call, got 0 rounds", 0},
 	} {

@@ -22,7 +22,7 @@ func TestTurns(t *testing.T) {
 		{"honest", ep.OK, ""},
 		{"crash-run", ep.Crash, "illegal memory access"},
 		{"fail-hang", ep.Hang, "rank 1 waited for rank 0, expert 3"},
-		{"lie-time", ep.Unstable, "were returned after"},
+		{"lie-time", ep.Unstable, "but the answer came after"},
 		{"lie-rounds", ep.Unstable, "asked for 1 round of 2 calls, got 0 rounds"},
 	} {
 		for _, knows := range []bool{true, false} {

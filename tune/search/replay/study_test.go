@@ -62,7 +62,7 @@ func TestOnce(t *testing.T) {
 func TestRaceReachesItsTargets(t *testing.T) {
 	simulates(t)
 	t.Parallel()
-	r := study(t, Study{Strategy: "race", Replays: 60, Seed: 1}, synthetic)
+	r := study(t, Study{Strategy: "race", Replays: 300, Seed: 1}, synthetic) // with 60 the bias alone varies by 0.002
 	if r.Regret > 0.0035 || r.Flips > 0.40 || r.MaxSamples > 8000 || math.Abs(r.Bias) > 0.002 {
 		t.Errorf("race misses a target: %+v", r)
 	}

@@ -40,7 +40,7 @@ func TestInterruptedBench(t *testing.T) {
 	}
 }
 
-// cpuWithNewParameter is the CPU backend with a new parameter, stores. Earlier builds worked as with stores=cached.
+// cpuWithNewParameter adds the parameter `stores` to the CPU backend. Earlier builds behaved as stores=cached does.
 type cpuWithNewParameter struct{ kernels.Backend }
 
 func (g cpuWithNewParameter) Kernels() []kernels.Kernel {

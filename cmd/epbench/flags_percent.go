@@ -9,7 +9,7 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// maxBand is the largest band. With a wider band nearly all times would count as equal.
+// maxBand bounds the band. With a wider band nearly all times would count as equal.
 const (
 	maxBand  = 0.5
 	maxShare = 1

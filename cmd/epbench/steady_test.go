@@ -25,7 +25,7 @@ const steadyEnv = "EPBENCH_TEST_STEADY"
 // dieEnv is RUNS:DELAY. A program of a test kills itself DELAY after call number RUNS of Run.
 const dieEnv = "EPBENCH_TEST_DIE"
 
-// steady is the CPU backend with computed times, so that the host's load changes no decision.
+// steady computes the times of the CPU backend, so that the host's load changes no decision.
 type steady struct {
 	*cpu.Backend
 	ran func() // called after each Run

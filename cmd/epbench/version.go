@@ -9,7 +9,7 @@ import (
 	"github.com/epbench/epbench/tune/table"
 )
 
-// version is the release of this source. release.mk reads this line. A commit id in it would change recorded runs.
+// version names the release. release.mk reads this line. A commit id in it would change recorded runs.
 var version = "v0.1.0"
 
 func versionText() string {

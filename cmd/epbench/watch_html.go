@@ -21,7 +21,7 @@ import (
 	"github.com/epbench/epbench/tune/record"
 )
 
-// leastRefresh is the shortest time between two reloads of the page.
+// leastRefresh bounds how often the page may be loaded again.
 const leastRefresh = 5 * time.Second
 
 func serveReport(cmd *cobra.Command, path string, every time.Duration) error {

@@ -11,7 +11,7 @@ import (
 
 const warmups = 2 // rounds whose times are not reported
 
-// stamps is the number of clock readings in a round: before the calls, after the calls, and after barriers alone.
+// stamps counts the clock readings of a round: before the calls, after them, and after as many barriers without calls.
 const stamps = 3
 
 // run measures with the chain clock of kernels/cuda/drive/schedule.go. A graph runs the calls, each followed by a

@@ -156,7 +156,7 @@ func (s *Session) runPoisonedActivation(ctx context.Context, c ep.Config) error 
 	return err
 }
 
-// beyondRows is how many unused rows the check includes.
+// beyondRows counts the unused rows behind the valid ones that the check includes.
 const beyondRows = 2
 
 func (s *Session) checkActivation(r *rank, c ep.Config) kernels.Comparison {

@@ -12,7 +12,8 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// delivered is the bytes of one call of `large`: 4 ranks x 1024 tokens x 8 experts x 7168 values x 2 bytes.
+// delivered counts the bytes that one call of `large` delivers: 4 ranks x 1024 tokens x 8 experts x 7168 values x
+// 2 bytes.
 const delivered = 4 * 1024 * 8 * 7168 * 2
 
 func large(op ep.Op) ep.Problem {

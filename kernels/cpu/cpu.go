@@ -26,7 +26,7 @@ type Backend struct {
 	faulty   func(ep.Config) fault // only tests set it
 }
 
-// longestWait is how long a rank waits for another rank.
+// longestWait bounds the time for which a rank waits for another rank.
 const longestWait = 20 * time.Second
 
 // Open returns the backend. The error is always nil.

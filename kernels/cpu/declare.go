@@ -115,7 +115,7 @@ func checkPair(dispatch, combine ep.Config) error {
 	return nil
 }
 
-// streamFrom is how many received bytes, on all ranks together, are too many for the caches.
+// streamFrom bounds the bytes that all ranks together receive and that still fit into the caches.
 const streamFrom = 8 << 20
 
 func defaults(name string) func(ep.Machine, ep.Problem) ep.Config {

@@ -8,7 +8,7 @@ import (
 	"github.com/epbench/epbench/workloads"
 )
 
-// sentinel is the value of a count word before a count arrives.
+// sentinel stands in a count word until a count arrives.
 const sentinel = ^uint64(0)
 
 // sets is the number of sets of receive buffers. Two suffice, because a rank is at most one call ahead of another.

@@ -19,7 +19,7 @@ func newDocs() *cobra.Command {
 	return &cobra.Command{
 		Use:   "docs [PAGE]",
 		Short: "List the pages of the documentation, or print one",
-		Long:  "List the pages of the documentation, each with the question that it answers. With\nPAGE print that page, wrapped for the terminal.\n\n" + pageList(),
+		Long:  "List the pages of the documentation, each with the question that it answers. With\nPAGE, print that page, wrapped for the terminal.\n\n" + pageList(),
 		Example: `  epbench docs
   epbench docs host
   epbench docs docs/run-deepep.md`,

@@ -44,9 +44,9 @@ func TestScript(t *testing.T) {
 	})
 }
 
-// withPython puts the folder of python3 itself behind the first folder of a PATH. Where python3 is a script that chooses
-// a version, as pyenv's is, the script takes longer than Python's own start, and the workers of scripts start often. The
-// first folder has the tested epbench, and Python's folder may have an installed one.
+// withPython puts the folder of the Python interpreter behind the first folder of a PATH. Under pyenv, python3 is a shell
+// program that chooses a version, and it takes longer than Python's own start. The first folder has the tested epbench;
+// Python's folder may have an installed epbench.
 func withPython(path string) string {
 	dir := pythonDir()
 	if dir == "" {

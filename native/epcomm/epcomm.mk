@@ -130,7 +130,7 @@ $(EPCOMM_OUT)/native/headers.h.gch: $(wildcard $(NATIVE)/*.h) $(wildcard $(EPCOM
 $(EPCOMM_OUT)/native/%.o: $(NATIVE)/%.cpp $(EPCOMM_OUT)/native/headers.h.gch
 	$(CXX) $(NATIVE_FLAGS) -Winvalid-pch -include $(EPCOMM_OUT)/native/headers.h -c $< -o $@
 
-# The extension is linked to an empty libtorch_cpu.so, in place of PyTorch's, which is loaded before the extension.
+# The extension is linked to an empty libtorch_cpu.so. At run time PyTorch has loaded its own before the extension.
 $(EPCOMM_OUT)/libepcomm_native.so: $(NATIVE_OBJECTS)
 	@mkdir -p $(EPCOMM_OUT)/native/torch
 	echo | $(CC) -shared -Wl,-soname,libtorch_cpu.so -o $(EPCOMM_OUT)/native/torch/libtorch_cpu.so -x c -
@@ -146,7 +146,7 @@ epcomm-wheel: epcomm epcomm-native ## a Python wheel with the library and the ex
 	$(PIP) wheel -q --no-deps -w $(BINDIR) native/python/epcomm
 	rm -rf native/python/epcomm/src/epcomm/libepcomm.so native/python/epcomm/src/epcomm/libepcomm_native.so native/python/epcomm/build native/python/epcomm/src/epcomm.egg-info
 
-# There are two targets, for make -j2, because the ranks of both mostly wait.
+# The steps are split into two targets, so that make -j2 runs both at once. Ranks mostly wait for each other.
 EPCOMM_LOST_STEPS = ^(lost|grow|refuse|killing)
 EPCOMM_STEPS = LAYOUTS="$(subst :,-,$(EPCOMM_LAYOUTS))" LD_LIBRARY_PATH=$(EMULATED) $(EPCOMM_EMULATED) $(EPCOMM)/tests/run.sh $(EPCOMM_OUT)
 .PHONY: epcomm-test-ready epcomm-test-lost epcomm-test-others

@@ -5,9 +5,9 @@ import (
 	"slices"
 )
 
-// neglected returns the most promising option of the kernel with the fewest tried points, among kernels that are
-// nearly as fast as the best one and that no point of the batch has. If there is no such kernel, it returns `otherwise`.
-// Without it, one misleading slow point could hide the fastest points of a small kernel for the rest of a search.
+// neglected returns the most promising option of the kernel with the fewest tried points. It looks only at kernels that
+// are nearly as fast as the best one and that have no point in the batch. If there is none, it returns `otherwise`. One
+// misleading slow point could otherwise hide the fastest points of a small kernel for the rest of a search.
 func (b *bayesSearch) neglected(all []option, batch []int, least float64, otherwise option) option {
 	of := map[string][]option{}
 	for _, o := range all {

@@ -37,7 +37,7 @@ type roundSet struct {
 
 // Finals measures the best points of the search and the required points in new rounds. It drops points that are clearly
 // slower than the best point, except the default config. After p.MinRounds rounds, finalSampleShare bounds the number of
-// samples. If it is then uncertain which point is the fastest, further rounds follow. Finals returns the points that did
+// samples. If that leaves the fastest point uncertain, further rounds follow. Finals returns the points that did
 // not fail, the fastest first.
 func (s *State) Finals(ctx context.Context, p Protocol, stage record.Stage) ([]Finalist, error) {
 	most := int(finalSampleShare*float64(s.spent)) + p.MinRounds*len(s.Required)
@@ -86,7 +86,8 @@ const (
 
 func finalistQuota(tried int) int { return max(fewestFinalists, tried/finalEvery) }
 
-// finalPoints returns a quota of points, and all others that may be as fast as the fastest one.
+// finalPoints returns the required points, a quota of the fastest points, and others that may be as fast as the fastest
+// one, within p.Finalists and the time limit.
 func (s *State) finalPoints(p Protocol) []int {
 	n := min(p.Finalists, max(finalistQuota(len(s.points)), s.maybeFastest()))
 	if s.Timed() && s.spent > 0 {
@@ -107,7 +108,8 @@ func (s *State) maybeFastest() int {
 }
 
 // A StopRule says when a comparison with the default config ends: after MinRounds if the result is clear, and otherwise
-// after MaxRounds. If consecutive rounds have similar times, it may take more rounds.
+// after MaxRounds. If the times of neighbouring rounds are correlated, the comparison may
+// take more rounds.
 type StopRule struct {
 	MinRounds, MaxRounds int
 	Band                 float64
@@ -131,7 +133,8 @@ func pick(all []Finalist, point int) (out Finalist) {
 }
 
 // confirm measures points and the default config in new rounds, because a point may have been fast by luck before. In
-// half of the rounds it measures `neighbours` too, because other points in a round change times by about 1 %.
+// half of the rounds it measures `neighbours` too, because a config's times change by about 1 % with the configs beside
+// it. So the result covers rounds with and without neighbours.
 func (s *State) confirm(ctx context.Context, stage record.Stage, points, neighbours []int, rule StopRule) ([]Finalist, error) {
 	f := NewState(s.Space, s.eval, Budget{}, s.Default, points, s.Rand)
 	defer func() { s.spent += f.spent }()
@@ -162,7 +165,7 @@ func (s *State) confirm(ctx context.Context, stage record.Stage, points, neighbo
 	return out, nil
 }
 
-// correlatedRounds multiplies MinRounds if consecutive rounds have similar times.
+// correlatedRounds multiplies MinRounds if the times of neighbouring rounds are correlated.
 const correlatedRounds = 4
 
 // MeasureFresh measures points, and in half of the rounds the neighbours too. It returns the points that did not fail,
@@ -191,13 +194,13 @@ func (s *State) measureCrowded(ctx context.Context, stage record.Stage, points, 
 
 func (s *State) outOfTime() bool { return s.Timed() && s.eval.Spent() > s.budget.Time }
 
-// clearlyErrors is the number of standard errors by which a point is clearly slower. The finals compare up to 24 points
+// clearlyErrors says how many standard errors make a point clearly slower. The finals compare up to 24 points
 // after every ten rounds, so two standard errors would often drop the best point.
 const clearlyErrors = 2.6
 
-// dropSlower returns the default and the points that are not clearly slower than the best point (by more than the band
-// plus clearlyErrors standard errors), also such that were left out before. `open` is true if more samples may drop
-// another point.
+// dropSlower returns the default and the points that are not slower than the best point by more than the band plus
+// clearlyErrors standard errors. Points that were left out before may be among them. `open` is true if more samples may
+// drop another point.
 func (s *State) dropSlower(band float64) (rest []int, open bool) {
 	fs := s.adjustedPoints()
 	for i, f := range fs {

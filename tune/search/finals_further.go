@@ -11,12 +11,12 @@ import (
 
 // These constants bound the further rounds of the finals.
 const (
-	furtherRounds      = 4   // largest number of rounds of the finals, divided by MaxRounds
-	furtherSampleShare = 2.5 // largest number of samples of the finals, divided by the samples of the search
+	furtherRounds      = 4   // all rounds of the finals: at most this times MaxRounds
+	furtherSampleShare = 2.5 // all samples of the finals: at most this times the samples of the search
 )
 
 // furtherFinals measures more rounds of the fastest finalist and of those that may be faster, as long as there are any.
-// f holds the samples of the finals, in `done` rounds of at most `most`.
+// f holds the samples of the finals so far. `done` is the number of their rounds, and `most` is its bound.
 func (s *State) furtherFinals(ctx context.Context, p Protocol, f *State, stage record.Stage, done, most int) error {
 	samples := int(furtherSampleShare * float64(s.spent))
 	for ; done+finalStep <= most && f.spent < samples; done += finalStep {
@@ -31,7 +31,8 @@ func (s *State) furtherFinals(ctx context.Context, p Protocol, f *State, stage r
 	return nil
 }
 
-// timeFor reports whether the time limit allows this many further samples, after `taken` samples in the finals.
+// timeFor reports whether the time limit allows this many further samples. The finals have taken `taken` samples, which
+// s.spent does not include.
 func (s *State) timeFor(samples, taken int) bool {
 	spent := s.eval.Spent()
 	return !s.Timed() || spent+time.Duration(samples)*spent/time.Duration(max(s.spent+taken, 1)) <= s.budget.Time
@@ -43,9 +44,10 @@ func (p Protocol) confirmSamples() int { return p.ConfirmRounds * (3 + Neighbour
 
 const quantile95 = 1.645 // of the normal distribution
 
-// maybeFaster returns the fastest point, and all points that are faster than it by more than `by`, with an estimated
-// probability of more than 5 %. With two points the estimated errors are about 0.6 of the true ones, so the true
-// probability is higher: the effect of a round is then a median over three configs, and fits one of them exactly.
+// maybeFaster returns the point that looks fastest, and its rivals. For a rival, the estimated probability that it is
+// faster by more than `by` exceeds 5 %. If two points and the default are left, the estimated errors are about 0.6 of
+// the true ones, because the median over three configs, a round's effect, fits one of them exactly. So the true
+// probability is then higher.
 func (s *State) maybeFaster(by float64) (out []int) {
 	fs := s.adjustedPoints()
 	for i, f := range fs {
@@ -56,7 +58,7 @@ func (s *State) maybeFaster(by float64) (out []int) {
 	return out
 }
 
-// spreadWeight is the number of samples as which the usual spread counts.
+// spreadWeight gives the usual spread the weight of this many samples.
 const spreadWeight = 20
 
 // setSpreads estimates the spread of each finalist from its own samples and from the usual spread (the median over

@@ -51,7 +51,7 @@ type State struct {
 	eval    Evaluator
 	budget  Budget
 	obs     []stat.Obs   // all samples
-	itemOf  map[int]int  // [point] its number in obs
+	itemOf  map[int]int  // [point] its number in points
 	points  []int        // [item] its point
 	crowded map[int]bool // [round] whether neighbours were measured too
 	failed  map[int]bool
@@ -60,7 +60,7 @@ type State struct {
 	pace    pace
 }
 
-// pace holds the number of points so far, and the time of their first measurements.
+// pace holds the number of points so far, and how long their first measurements took.
 type pace struct {
 	points int
 	time   time.Duration
@@ -161,12 +161,12 @@ func (s *State) freshLeft() int { return s.Space.Len() - len(s.points) }
 // laterShare is the time of the later passes of a race divided by the time of its first pass.
 const laterShare = 0.3
 
-// laterTime returns the part of the time so far that the later passes of a race need.
+// laterTime estimates how long the later passes of a race will take: a share of the time so far.
 func (s *State) laterTime() time.Duration {
 	return time.Duration(laterShare / (1 + laterShare) * float64(s.eval.Spent()))
 }
 
-// spaceFits reports whether the time that is left is enough for a race over all other points.
+// spaceFits reports whether the time that is left is enough for a race over all points that were not measured.
 func (s *State) spaceFits() bool {
 	if !s.Timed() || s.pace.points == 0 {
 		return false
@@ -229,7 +229,7 @@ func (s *State) searchTime() time.Duration {
 
 func (s *State) sampleTime() time.Duration { return s.eval.Spent() / time.Duration(max(s.spent, 1)) }
 
-// Rounds returns in how many rounds n points can be measured in the time that is left: from 1 to `rounds`.
+// Rounds returns the number of rounds of n points for which the time suffices, from 1 to `rounds`.
 func (s *State) Rounds(n, rounds int) int {
 	if !s.Timed() || s.sampleTime() == 0 {
 		return rounds

@@ -29,9 +29,9 @@ func CodeOnly(text string) string {
 	return out.String()
 }
 
-// piece returns the length of the first piece of a C source: a comment, a literal, the head of a definition, a word, an
-// operator, or white space. A regular expression would say the same in fewer lines. But a program that needs the hash
-// of every kernel then took most of a second to start.
+// piece returns the length of the first piece of a C source: a comment, a literal, the head of a #define, a word, an
+// operator, or white space. It replaced a regular expression of fewer lines, with which programs that hash all kernels
+// took most of a second to start.
 func piece(s string) int {
 	switch c := s[0]; {
 	case c == ' ' || c == '\t':

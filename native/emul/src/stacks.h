@@ -1,4 +1,4 @@
-/* The stacks of a block's fibers, which later launches reuse. */
+/* Stacks for the fibers of a block. Later launches reuse the stacks. */
 #ifndef EP_EMUL_STACKS_H
 #define EP_EMUL_STACKS_H
 

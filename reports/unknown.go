@@ -58,8 +58,8 @@ type unknownGroup struct {
 	worst, least         UnknownShape
 }
 
-// UnknownShapeTable sums up answers for unknown shapes. slower counts rows in which an answer is slower than the
-// default by more than the band.
+// UnknownShapeTable sums up answers for unknown shapes. `slower` is the number of rows in which an answer takes longer
+// than the default by more than the band.
 func UnknownShapeTable(all []UnknownShape, band float64) (t Table, slower int) {
 	t = Table{Name: "unknown shapes", Title: "Answers for shapes without a row, judged by recorded runs", Columns: []Column{
 		Words("op").Keyed(), Words("mode").Dropped(9).Keyed(), Words("dtype").Dropped(2).Keyed(), Numbers("ranks", "").Dropped(3).Keyed(), Words("precision").Keyed(), Numbers("tokens", "").Keyed(),

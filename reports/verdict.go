@@ -83,7 +83,7 @@ func adviseSessions(need int) string {
 	return fmt.Sprintf("about %d sessions in each run would decide (bench --sessions)", need)
 }
 
-// resolution describes the intervals of the undecided cases, and the sessions that would decide these cases.
+// resolution describes the intervals of the undecided cases, and says how many sessions would decide these cases.
 func (c *Comparison) resolution() string {
 	var most, reach, need, band []float64
 	for _, x := range c.Cases {
@@ -120,8 +120,8 @@ type Gate struct {
 }
 
 // Gate judges the cases by a limit. The limit `fail` is a fraction: 0.03 means that B takes 3 % longer than A. A case
-// has regressed if B failed, or if its verdict is slower and its ratio is 1+fail or more. A case with the verdict same
-// or undecided is unsure, unless resolves returns true.
+// has regressed if B failed, or if its verdict is "slower" and its ratio is 1+fail or more. A case with the verdict
+// "same" or "undecided" is unsure, unless Compared.resolves returns true for it.
 func (c *Comparison) Gate(fail float64) Gate {
 	var g Gate
 	for i, x := range c.Cases {

@@ -83,7 +83,7 @@ func everySearch(run *record.Run) []int {
 	return all
 }
 
-// decisionTable lists the searches at the given indexes. Rows are numbered as in RUN#ROW.
+// decisionTable lists the searches at the given indexes. A row has the number by which commands name it: RUN#ROW.
 func decisionTable(run *record.Run, indexes []int, columns []winnerColumn) Table {
 	cases := make([]*Case, len(indexes))
 	for i, at := range indexes {

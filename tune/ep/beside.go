@@ -13,7 +13,7 @@ type BesideRounds struct {
 	CallIn    [][]float64 `json:"call_in"`    // a call while the product runs
 	ProductIn [][]float64 `json:"product_in"` // the product while calls run
 	Done      [][]float64 `json:"done"`       // share of the product done when calls end
-	Amount    string      `json:"amount"`     // the product's share for one call, in words
+	Amount    string      `json:"amount"`     // how much of the product runs beside one call, in words
 
 	// Base is the time of the product alone that Cost subtracts. If Base is empty, Cost subtracts Product.
 	Base [][]float64 `json:"base,omitempty"`

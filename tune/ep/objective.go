@@ -6,8 +6,8 @@ import "fmt"
 type Objective int
 
 const (
-	Alone         Objective = iota // time of a call without the product
-	BesideProduct                  // call and product together, minus product alone
+	Alone         Objective = iota // time of a call without a matrix product
+	BesideProduct                  // time of call and matrix product together, minus time of the product alone
 )
 
 var objectiveWords = []string{"alone", "beside"}

@@ -123,8 +123,8 @@ func (p Problem) ownRows(q Product) bool {
 	return q.M > 0 && q.K == p.Hidden && q.Groups == p.LocalExperts() && q.M == p.expertRows(q.DType)
 }
 
-// AtTokens returns the problem at another token count, with buffers for `room` tokens. It updates an M that
-// WithProduct computed.
+// AtTokens returns the problem at another token count, with buffers for `room` tokens. If WithProduct computed the
+// product's M, AtTokens computes it again.
 func (p Problem) AtTokens(tokens, room int) Problem {
 	q, ok := p.Product()
 	follows := ok && p.ownRows(q)

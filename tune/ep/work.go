@@ -69,7 +69,7 @@ func (w Work) Pair(dispatch Work) Work {
 
 // InLayout returns the work of a kernel in layout l.
 func (w Work) InLayout(l Layout) Work {
-	if w.Layout == "" || l == LayoutExpert { // older runs always record LayoutExpert
+	if w.Layout == "" || l == LayoutExpert { // older runs record LayoutExpert whatever the layout, so keep w.Layout
 		return w
 	}
 	w.Layout = l.Kind()

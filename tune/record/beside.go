@@ -4,13 +4,13 @@ package record
 type Beside struct {
 	Call      Interval `json:"call"`       // a call alone
 	CallIn    Interval `json:"call_in"`    // a call while the product runs
-	Product   Interval `json:"product"`    // the product's part for one call, alone
-	ProductIn Interval `json:"product_in"` // the product's part while calls run
+	Product   Interval `json:"product"`    // the part of the product that runs beside one call, alone
+	ProductIn Interval `json:"product_in"` // the same part while calls run
 	Both      Interval `json:"both"`       // call and product, first start to last end
 	Cost      Interval `json:"cost"`       // Both minus Product
 	Slowdown  Interval `json:"slowdown"`   // ProductIn divided by Product
 	Done      float64  `json:"done"`       // share of the product done when calls end
-	Amount    string   `json:"amount"`     // the part for one call, in words
+	Amount    string   `json:"amount"`     // how much of the product runs beside one call, in words
 }
 
 // BesidePair holds the times of a search beside a matrix product.

@@ -12,7 +12,7 @@ import (
 type Wall struct {
 	Total     float64      `json:"total"`              // from the command's start to its last file
 	Measuring float64      `json:"measuring"`          // calls that time a kernel, with warm-up
-	Samples   float64      `json:"samples"`            // part of Measuring
+	Samples   float64      `json:"samples"`            // the recorded samples alone; included in Measuring
 	Checking  float64      `json:"checking"`           // comparing candidates with the oracle
 	Run       ep.RunTime   `json:"run,omitzero"`       // parts of Measuring
 	Check     ep.CheckTime `json:"check,omitzero"`     // parts of Checking
@@ -23,7 +23,7 @@ type Wall struct {
 	Writing   float64      `json:"writing"`            // writing files
 }
 
-// Deciding returns the rest of the total.
+// Deciding returns the total minus the parts that were measured.
 func (w Wall) Deciding() float64 {
 	return max(0, w.Total-w.Measuring-w.Checking-w.Preparing-w.Opening-w.Starting-w.Writing)
 }

@@ -71,7 +71,8 @@ func (e Estimate) Worth() float64 {
 	return float64(e.Rounds) / float64(max(e.Sessions, 1)) * (1 - e.Correlation) / (1 + e.Correlation)
 }
 
-// The interval of one session cannot be believed if Correlation is above trustedCorrelation and Worth below leastWorth.
+// The interval of one session cannot be believed if its Correlation is above trustedCorrelation and its Worth is below
+// leastWorth.
 const (
 	trustedCorrelation = 0.5
 	leastWorth         = 10

@@ -25,7 +25,8 @@ func Judge(gain record.Interval, band float64) record.Verdict {
 
 const rounding = 1e-9
 
-// clearBands is the distance from 1, in bands, at which a comparison may end early without more false claims.
+// clearBands is a distance from 1, in bands. If the interval is farther away, a comparison may end early, and the rate
+// of false claims does not rise.
 const clearBands = 3
 
 // Clear reports whether more rounds can hardly change a verdict.
@@ -34,7 +35,7 @@ func Clear(gain record.Interval, band float64) bool {
 	return math.Log(gain.Low) > far || math.Log(gain.High) < -far
 }
 
-// plainSpreads is the number of spreads from 1 at which noise cannot explain a gain.
+// plainSpreads is a distance from 1, in spreads of the noise. Noise cannot explain a gain that is farther away.
 const plainSpreads = 5
 
 func isPlain(gain record.Interval, spread float64) bool {
@@ -80,8 +81,8 @@ func Noisy(ratio Estimate, band record.Band) string {
 	return ""
 }
 
-// isFar reports whether a ratio is plainSpreads spreads from 1. The spread is half the interval's width, or the range
-// of the rounds if that is smaller, because correlation widens intervals up to 14 times.
+// isFar reports whether a ratio is at least plainSpreads spreads away from 1. The spread is half the interval's width,
+// or the range of the rounds if the range is smaller, because correlation widens intervals up to 14 times.
 func (e Estimate) isFar() bool {
 	return math.Abs(math.Log(e.Mid)) >= plainSpreads*min(normal95*e.StdErr(), e.Range)
 }

@@ -83,8 +83,8 @@ func (e Estimate) SessionsFor(half float64, most int) int {
 	return most + 1
 }
 
-// RatioReach returns the upper end of the interval of a ratio of two equal programs, minus 1. Each program has
-// `sessions` sessions, at least 2. `spread` is the standard deviation of their log times.
+// RatioReach compares two equal programs, and returns the upper end of their ratio's interval, minus 1. Each program
+// has `sessions` sessions, at least 2. `spread` is the standard deviation of the sessions' log times.
 func RatioReach(sessions int, spread float64) float64 {
 	return math.Expm1(student(sessions) * spread * math.Sqrt(2/float64(sessions)))
 }

@@ -49,8 +49,8 @@ func Ratio(parts ...Part) Estimate {
 func PairedRatio(a, b []float64) record.Interval { return Ratio(Part{A: a, B: b}).Interval }
 
 // IndependentRatio estimates the ratio a/b of two times from different sessions. a[i] and b[i] hold the logarithms of
-// the times in session i. For a side with only one session, `between` is the standard deviation of differences between
-// sessions.
+// the times in session i. `between` is the standard deviation of differences between sessions. It widens the interval
+// of a side that has only one session.
 func IndependentRatio(a, b [][]float64, between float64) Estimate {
 	sa, sb := seriesOf(a), seriesOf(b)
 	r := correlation(slices.Concat(sa, sb)) // both sides were measured on one machine
@@ -118,8 +118,8 @@ func (e *Estimate) Cover(x float64) {
 	e.Low, e.High = min(e.Low, x), max(e.High, x)
 }
 
-// AddSession widens an interval from one session to cover differences between sessions. `spread` is their standard
-// deviation, estimated from `sessions` sessions.
+// AddSession widens the interval of a single session, so that it covers differences between sessions. `spread` is the
+// standard deviation of these differences, estimated from `sessions` sessions.
 func (e *Estimate) AddSession(spread float64, sessions int) {
 	add := student(sessions) * spread
 	e.Low = e.Mid * math.Exp(-math.Hypot(math.Log(e.Mid/e.Low), add))
@@ -131,7 +131,7 @@ func exp(e Estimate) Estimate {
 	return e
 }
 
-// widen multiplies the distances of the ends from the middle by factor, and adds an independent error to them.
+// widen multiplies the distances of both ends from the middle by `factor`, and adds an independent error `add` to each.
 func (e *Estimate) widen(factor, add float64) {
 	e.Low = e.Mid - math.Hypot(factor*(e.Mid-e.Low), add)
 	e.High = e.Mid + math.Hypot(factor*(e.High-e.Mid), add)
@@ -148,9 +148,9 @@ func estimate(all []series) Estimate {
 	return estimateWith(all, correlation(all))
 }
 
-// estimateWith returns the mean over sessions of their middle values, for a known correlation r. For several sessions,
-// it takes the wider of two intervals: Student's interval of the middle values, and the interval from the single
-// sessions.
+// estimateWith returns the mean of the sessions' middle values. r is the known correlation of consecutive rounds. For
+// several sessions, estimateWith takes the wider of two intervals: Student's interval of the middle values, and the
+// interval that follows from the intervals of the sessions.
 func estimateWith(all []series, r float64) Estimate {
 	if len(all) == 0 {
 		return Estimate{Interval: record.Interval{Mid: math.NaN(), Low: math.NaN(), High: math.NaN()}}
@@ -240,7 +240,7 @@ func median(sorted []float64, spread float64) Estimate {
 }
 
 // medianRank returns where the 95 % interval of the median of n sorted values begins: between the values d and d+1.
-// `share` is the fraction of the way from value d, from 0 to 1.
+// `share`, from 0 to 1, says how far it lies from value d towards value d+1.
 func medianRank(n int) (d int, share float64) {
 	heads := distuv.Binomial{N: float64(n), P: 0.5}
 	covers := func(d int) float64 { return 1 - 2*heads.CDF(float64(d)) }
@@ -252,10 +252,10 @@ func medianRank(n int) (d int, share float64) {
 	return d, (float64(n) - k) * over / (k + (float64(n)-2*k)*over)
 }
 
-// tickShare is the largest share of different values of a coarse clock.
+// A clock is coarse if at most the share tickShare of its values differ from each other.
 const tickShare = 0.5
 
-// tickOf returns the tick of a coarse clock: the least difference between two values. Otherwise it returns 0.
+// tickOf returns the tick of a coarse clock: the least difference between two values. For a fine clock it returns 0.
 func tickOf(sorted []float64) float64 {
 	step, different := math.Inf(1), 1
 	for i := 1; i < len(sorted); i++ {

@@ -34,8 +34,8 @@ func Worst(under []Effects, key string) record.Loss {
 	return worst
 }
 
-// Minimax returns the index of the config with the smallest worst loss over routings, and this loss. Within the band it
-// takes the first config. Without a config, it returns -1 and NaN.
+// Minimax returns the index of a config, and the config's worst loss over routings. It takes the first config whose
+// worst loss is within the band of the smallest worst loss. Without a config, it returns -1 and NaN.
 func Minimax(under []Effects, keys []string, band float64) (index int, worst float64) {
 	losses := make([]float64, len(keys))
 	least := math.Inf(1)

@@ -8,8 +8,8 @@ type Obs struct {
 
 const polishSteps = 6
 
-// Polish fits Log = item + round by median polish (Tukey 1977). Items without readings are NaN. `anchor` is an item of
-// every round: without it the fit goes wrong if rounds drift and have few items in common.
+// Polish fits Log = item + round by median polish (Tukey 1977). Items without readings are NaN. `anchor` is an item
+// that has a reading in every round. Without it the fit goes wrong if rounds drift and have few items in common.
 func Polish(obs []Obs, anchor int) (item, round []float64) {
 	byItem, byRound := groups(obs, func(o Obs) int { return o.Item }), groups(obs, func(o Obs) int { return o.Round })
 	item, round = make([]float64, len(byItem)), make([]float64, len(byRound))

@@ -59,8 +59,8 @@ type versusDefault struct {
 	sessions     int // see record.Decision
 }
 
-// known returns the results that make rows, by config key. After further sessions it returns only their results, so
-// that gain and regret come from the same rounds.
+// known returns the results from which table rows are made, by config key. After further sessions it returns only the
+// results of these sessions, so that gain and regret come from the same rounds.
 func (f *searchResults) known() map[string]versusDefault {
 	if f.overSessions != nil {
 		return f.overSessions

@@ -218,17 +218,17 @@ func (m *RowVerifier) Claimed(r *table.Row) record.Interval {
 	return record.Interval{Mid: r.Evidence.Gain, Low: low, High: high}
 }
 
-// NewRowVerifier makes a RowVerifier for a table with this header. The default keeps the header's bound on SMs and its
-// hooks.
+// NewRowVerifier makes a RowVerifier for a table with this header. The default keeps the header's bound on SMs, and the
+// header's values of hooks, the parameters that only the caller sets.
 func NewRowVerifier(b kernels.Backend, policy measure.Policy, head table.Header, seed uint64) *RowVerifier {
 	l := newHarness(b, newPlanner(b, &Options{MaxSMs: head.MaxSMs, Params: kernels.ParseHooks(head.Hooks), Seed: seed}), nil)
 	l.policy = policy
 	return &RowVerifier{l, head, seed}
 }
 
-// Verify measures a config of a problem under a routing spec. A config that does not run gives a decision with the
-// cause failed. An error means that the machine is lost. It measures at least the policy's sessions, and at most
-// maxVerifySessions.
+// Verify measures a config of a problem under a routing spec. It measures in at least the policy's number of sessions,
+// and in at most maxVerifySessions. A config that does not run gives a decision with the cause record.Failed. An error
+// means that the machine is lost.
 func (m *RowVerifier) Verify(ctx context.Context, p ep.Problem, routing string, cfg ep.Config, sessions int) (result record.Search, err error) {
 	c, err := m.newComparison(p, routing, cfg)
 	if err != nil {

@@ -25,7 +25,7 @@ func (s *sweeper) allot() (search.Budget, error) {
 	return b, s.writeRun()
 }
 
-// share returns the part of the time left for the next search. Large searches share what small ones leave.
+// share returns how much of the time `left` the next search gets. Large searches share what small ones leave.
 func (s *sweeper) share(left time.Duration) time.Duration {
 	var needs []time.Duration
 	for _, c := range s.searches[s.done:] {

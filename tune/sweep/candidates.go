@@ -141,11 +141,12 @@ func (pl *planner) spaceFileConfigs(p ep.Problem) (out []ep.Config) {
 	return out
 }
 
-// fewSMs lists numbers of SMs at which a search beside a product also measures each kernel's default.
+// fewSMs lists small numbers of SMs. If a search minimizes the cost beside a matrix product, it also measures each
+// kernel's default within these numbers.
 var fewSMs = []int{16, 32}
 
-// startsOf returns a kernel's default and its declared starts. At reduced precision it adds copies with other values of
-// precision parameters.
+// startsOf returns a kernel's default, and the configs with which the kernel wants searches to begin. At reduced
+// precision it adds copies with other values of precision parameters.
 func (pl *planner) startsOf(k kernels.Kernel, p ep.Problem) []ep.Config {
 	designs := []ep.Config{k.DefaultWithin(pl.machine, p, pl.opts.MaxSMs)}
 	for _, sms := range fewSMs {
@@ -187,7 +188,8 @@ func (s *sweeper) makeSpace(c *activeSearch) (first []ep.Config, err error) {
 	return first, err
 }
 
-// pairHalves is the number of dispatch configs, and of combine configs, of each design in makeSpace.
+// pairHalves is the number of dispatch configs that makeSpace takes of each design (a choice of algorithm). It takes as
+// many combine configs.
 const pairHalves = 5
 
 // fastest returns the fastest n configs of each design, and then the default.
@@ -265,8 +267,8 @@ func (c *activeSearch) hintForLater() ep.Config {
 	return c.result.Decision.Config
 }
 
-// incumbent returns the config of the table in use for a search and a class. cfg is zero for a row that keeps the
-// default. ok is false if the table has no row.
+// incumbent returns the config that the table in use has for a search and a routing class. cfg is zero for a row that
+// keeps the default. ok is false if the table has no row.
 func (s *sweeper) incumbent(c *activeSearch, class ep.Class) (cfg ep.Config, ok bool) {
 	t, p := s.opts.Incumbent, c.problem
 	if t == nil {

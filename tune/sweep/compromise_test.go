@@ -9,8 +9,8 @@ import (
 	"github.com/epbench/epbench/tune/record"
 )
 
-// compromised returns a backend with thirty fast configs for each routing. Under both, sms=62 is slower and
-// reaches no finals.
+// compromised returns a backend with thirty fast configs for each of two routings. Under both routings, sms=62 is
+// slower and reaches no finals.
 func compromised() *scripted {
 	b := &scripted{Sigma: 0.002}
 	for n := range 62 {
@@ -96,8 +96,8 @@ func TestInterruptedCompromise(t *testing.T) {
 	}
 }
 
-// TestCrossingCorrectsADecision: the search measures the fastest config as slow, and the crossing as fast.
-// The row takes this config.
+// TestCrossingCorrectsADecision: the search measures the fastest config as slow. The crossing, which measures the
+// winners of all routings together, measures this config as fast, and the row takes it.
 func TestCrossingCorrectsADecision(t *testing.T) {
 	for name, c := range map[string]struct {
 		share float64 // time of sms=62, relative to the default

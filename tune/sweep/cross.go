@@ -147,8 +147,8 @@ func (g group) effects() []stat.Effects {
 	return out
 }
 
-// compromise returns the searched config whose worst loss is smallest. ok is false if a winner's worst loss is larger
-// by at most the band.
+// compromise returns the searched config whose worst loss is smallest. ok is false if the worst loss of a winner
+// exceeds this smallest loss by at most the band.
 func (s *sweeper) compromise(g group, winners []ep.Config) (c ep.Config, ok bool) {
 	var searched []stat.Effects
 	for _, c := range g {
@@ -174,7 +174,8 @@ func (c *activeSearch) screenedEffects() stat.Effects {
 	return out
 }
 
-// fasterSomewhere returns the default, and the configs that beat it in some search. Otherwise noise would choose.
+// fasterSomewhere returns the default, and the configs that beat it in some search. It drops the others, because a
+// choice between them and the default would follow noise.
 func (g group) fasterSomewhere(configs []ep.Config) []ep.Config {
 	dflt := g[0].result.Decision.Default.Key()
 	return slices.DeleteFunc(slices.Clone(configs), func(cfg ep.Config) bool {

@@ -31,7 +31,8 @@ func (o *Options) renamed(all []kernels.Kernel) *Options {
 	return &out
 }
 
-// namedValues returns the values of a parameter of k that the former kernels in `names` allow, or nil.
+// namedValues returns the values of the parameter q that the kernels in `names` allow, or nil. `names` may have former
+// kernels that are now values of k's parameters.
 func namedValues(k kernels.Kernel, q kernels.Param, names []string) (out spacefile.Values) {
 	every := false
 	for _, name := range names {

@@ -137,7 +137,8 @@ func MakePlan(b kernels.Backend, opts *Options) (*Plan, error) {
 	return out, nil
 }
 
-// siblingConfigs is the estimated number of configs of a combine that was searched with another dispatch dtype.
+// siblingConfigs estimates how many configs a search measures if the same combine was already searched with another
+// dispatch dtype.
 const siblingConfigs = 8
 
 func (p *Plan) repeatsSibling(s *PlannedSearch) bool {

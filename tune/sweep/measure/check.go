@@ -9,8 +9,8 @@ import (
 	"github.com/epbench/epbench/tune/search"
 )
 
-// admit prepares and checks candidates, and warms them up, once per session. The warm-up uses the fold of the
-// samples, because a backend makes a graph for every fold.
+// admit prepares and checks candidates, and warms them up, once per session. The warm-up makes as many calls as a
+// sample, because a backend makes a graph for every such number.
 func (r *Runner) admit(ctx context.Context, live []int, lines []record.Result) error {
 	isTwin := func(point int) bool { return point == search.Twin }
 	first, err := r.checkCold(ctx, live, lines, func(point int) bool { return !isTwin(point) })

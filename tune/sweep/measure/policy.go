@@ -13,9 +13,9 @@ import (
 type Policy struct {
 	search.Protocol
 	MinSample float64 // seconds; calls repeat until a sample is this long
-	MaxFold   int
-	AAShare   float64 // largest share of a search's time
-	Sessions  int     // further sessions
+	MaxFold   int     // most calls in a sample
+	AAShare   float64 // largest share of a search's time that the A/A test may take
+	Sessions  int     // further sessions, after the search
 }
 
 // PolicyFor returns the policy of a machine.

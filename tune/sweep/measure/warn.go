@@ -8,7 +8,7 @@ import (
 	"github.com/epbench/epbench/tune/stat"
 )
 
-// lateFactor is how many times its block's median a straggler takes.
+// A straggler is a rank whose time in a round is more than lateFactor times the median round of its block.
 const lateFactor = 5
 
 func stragglerWarnings(r *record.Result) []string {

@@ -44,7 +44,7 @@ func (x *Compared) explain(v record.Verdict) {
 	}
 }
 
-// most returns the largest difference in the interval, as a fraction.
+// most returns the largest difference between A and B that the interval allows, as a fraction.
 func (x *Compared) most() float64 { return max(x.Ratio.High, 1/x.Ratio.Low) - 1 }
 
 // reach returns half the interval's width, as a fraction.

@@ -86,7 +86,7 @@ func print(w io.Writer, t reports.Table, width int) error {
 	return err
 }
 
-// withoutAbsent removes the parts of a note about absent columns, such as "gain: over the default".
+// withoutAbsent removes from a note the parts that explain absent columns. "gain: over the default" is such a part.
 func withoutAbsent(note string, absent []string) string {
 	var kept []string
 	keep := true

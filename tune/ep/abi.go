@@ -115,8 +115,8 @@ func (a ABI) Changed(b ABI) []string {
 	return out
 }
 
-// Serves reports whether build a has every word of row, the ABI of a table row. A word without a hash never matches,
-// because its kernel can no longer be built.
+// Serves reports whether build a has every word of row, the ABI of a table row. A word without a hash, such as "2.",
+// never matches, because its kernel can no longer be built.
 func (a ABI) Serves(row ABI) bool {
 	return a.has(row, func(here, there string) bool { return here == there && !strings.HasSuffix(here, ".") })
 }

@@ -6,7 +6,8 @@ import "strings"
 type Layout string
 
 const (
-	// LayoutExpert has the rows of each expert side by side. row_offsets has the index of each expert's first row.
+	// LayoutExpert has the rows of each expert side by side. The array row_offsets has the index of each expert's first
+	// row.
 	LayoutExpert Layout = ""
 	// LayoutExpert128 is LayoutExpert with each expert's first row at a multiple of 128.
 	LayoutExpert128 Layout = "expert:128"

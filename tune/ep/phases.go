@@ -1,6 +1,6 @@
 package ep
 
-// RunTime holds the seconds of the steps of a worker's runs, 0 if not measured.
+// RunTime says how many seconds each step of a worker's runs took, 0 if not measured.
 type RunTime struct {
 	Graphs float64 `json:"graphs"` // making CUDA graphs
 	Rounds float64 `json:"rounds"` // from first launch to last reading
@@ -18,7 +18,7 @@ type StageTime struct {
 	Seconds float64 `json:"seconds"` // of one call
 }
 
-// CheckTime holds the seconds of the steps of a check against the oracle, 0 if not measured.
+// CheckTime says how many seconds each step of a check against the oracle took, 0 if not measured.
 type CheckTime struct {
 	Filling   float64 `json:"filling"`   // filling outputs, writing inputs
 	Running   float64 `json:"running"`   // running the kernels once

@@ -161,8 +161,8 @@ type Search struct {
 
 	Pace Pace `json:"pace,omitzero"`
 
-	// SiblingDType is another dispatch dtype. If it is set, a search with that dtype covers the same combine, and this
-	// search measured only required configs.
+	// SiblingDType is another dispatch dtype. If it is set, an earlier search with that dtype tuned the same combine,
+	// and this search measured only required configs.
 	SiblingDType ep.DType `json:"as,omitempty"`
 
 	// Starts lists the configs that the search always measures.

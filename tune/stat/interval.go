@@ -20,9 +20,9 @@ const confidence = 0.95
 type Estimate struct {
 	record.Interval
 	Rounds      int
-	Sessions    int     // with 1, differences between sessions are not covered
+	Sessions    int     // if 1, the interval does not cover differences between sessions
 	Correlation float64 // of consecutive rounds, from 0 to 1
-	Range       float64 // 95 % quantile minus 5 % quantile, as logarithms
+	Range       float64 // of the rounds' logarithms: 95 % quantile minus 5 % quantile
 }
 
 // Exactly returns the estimate for a time divided by itself: 1, without error.

@@ -61,7 +61,7 @@ func MeasuredEverywhere(under []Effects) []string {
 	})
 }
 
-// TunedRouting holds the config chosen under one routing, and the effects there.
+// TunedRouting holds the config chosen under one routing, and the effects of all configs under this routing.
 type TunedRouting struct {
 	Routing string
 	Config  ep.Config

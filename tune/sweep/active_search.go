@@ -36,7 +36,7 @@ type searchResults struct {
 	result     record.Search
 	winner     search.Finalist
 
-	// Both are by config key. overSessions is nil before the first further session.
+	// Both maps have config keys. overSessions is nil until a session after the search has run.
 	measured, overSessions map[string]versusDefault
 
 	furtherSessions [][]search.Finalist

@@ -7,7 +7,7 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// mostCrashes bounds how many defaults may crash or hang, because each restarts the worker.
+// mostCrashes bounds how many defaults may crash or hang, because each crash or hang restarts the worker.
 const mostCrashes = 3
 
 // A DefaultsCrash is the error of a sweep in which no default ran.

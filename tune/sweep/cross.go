@@ -33,7 +33,7 @@ func groupBy[G ~[]T, T any](list []T, alike func(a, b T) bool) []G {
 	return out
 }
 
-// usable reports whether a search may make rows.
+// usable reports whether table rows may be made from a search.
 func (c *activeSearch) usable() bool {
 	d := c.result.Decision
 	return d.Usable() || c.sessionsAhead && d.Cause == record.Noisy

@@ -130,7 +130,7 @@ func (a *activeSide) prepare(ctx context.Context) {
 	}
 }
 
-// runRound runs each config once, after an unrecorded call, because the GPU must switch from another process.
+// runRound makes an unrecorded call, in which the GPU switches from another process. Then it runs each config once.
 func (a *activeSide) runRound(ctx context.Context) {
 	if a.lost != nil || ctx.Err() != nil {
 		return

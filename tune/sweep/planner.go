@@ -236,8 +236,8 @@ func (pl *planner) analytic(p ep.Problem) (c ep.Config, ok bool) {
 	return c, ok && k.Check(pl.machine, p, c) == nil
 }
 
-// announce tells a compiling backend which configs the sweep may need. When each search announced its own configs,
-// short sweeps waited long.
+// announce tells a compiling backend which configs the sweep may need. It announces the configs of all searches at
+// once: if each search announced its own, short sweeps would wait long.
 func (s *sweeper) announce() error {
 	b, ok := s.harness.backend.(kernels.Precompiler)
 	if !ok {

@@ -56,7 +56,7 @@ func (p *Plan) Probe(ctx context.Context, b kernels.Backend) error {
 	return nil
 }
 
-// tokenEnds returns the searches with the fewest and the most tokens among those that equal s otherwise.
+// tokenEnds returns the searches with the fewest and the most tokens, among those that differ from s only in tokens.
 func (p *Plan) tokenEnds(s PlannedSearch) [2]PlannedSearch {
 	ends := [2]PlannedSearch{s, s}
 	for _, o := range p.Searches {

@@ -8,7 +8,7 @@ import (
 	"github.com/epbench/epbench/tune/search"
 )
 
-// TestOneFold: all runs of a candidate have the same fold.
+// TestOneFold: all runs of a candidate have the same fold, the number of calls in a sample.
 func TestOneFold(t *testing.T) {
 	b := &fake{seconds: 1e-5}
 	r, _ := runner(t, b, "uniform", 1)

@@ -231,7 +231,7 @@ func HostBound(seconds float64, clock string, empty map[string]float64) bool {
 	return ok && seconds <= hostFactor*reading
 }
 
-// A Lap is the time at which the next block of several runners begins.
+// A Lap holds the time from which the next block's wall time is counted. Several runners share a Lap.
 type Lap struct{ began time.Time }
 
 // Start lets the next block begin now.

@@ -7,8 +7,9 @@ var balancedKind = kind{
 
 func balanced(s drawRequest) (filler, error) { return dealer{experts: s.Experts, seed: s.seed}, nil }
 
-// dealer deals the experts like cards to the tokens. dealer shuffles only when the last expert
-// completes a token; otherwise a token could get an expert twice.
+// dealer deals the experts like cards to the tokens. It goes through the same pack again until the
+// end of the pack is also the end of a token, and only then shuffles. If it shuffled within a
+// token, the token could get an expert twice.
 type dealer struct {
 	experts int
 	seed    uint64

@@ -15,7 +15,8 @@ type urn struct {
 	alias  []int32
 }
 
-// maxRepeats is the number of redraws after which `rest` draws from the same distribution.
+// maxRepeats is the number of redraws after which draw calls `rest`, which draws only from the
+// experts that are left, with the same chances.
 const maxRepeats = 3
 
 // newUrn makes an urn of positive weights. The smallest possible weight is 2^-40 of the largest.
@@ -108,13 +109,13 @@ func (u *urn) rest(r *rng, drawn []int32) int32 {
 }
 
 // shares estimates the probability that an expert is among k drawn experts. shares adds up the
-// chances of each step (Rao-Blackwell), or counts draws of experts that are mostly drawn, because
-// counts are then less noisy.
+// chances of each step (Rao-Blackwell). For an expert that more than half of the draws contain,
+// shares counts draws instead, because counts are then less noisy.
 func (u *urn) shares(k int) []float64 {
 	const tokens = 8192
 	r, dst := newRNG(1), make([]int32, k)
 	perWeight := 0.0                         // sum of 1 / (weight not yet drawn)
-	missed := make([]float64, len(u.weight)) // part of perWeight after the draw
+	missed := make([]float64, len(u.weight)) // [expert] part of perWeight, summed after the expert was drawn
 	drawn := make([]float64, len(u.weight))
 	for range tokens {
 		u.draw(r, 0, dst)

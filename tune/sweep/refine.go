@@ -14,7 +14,7 @@ import (
 )
 
 // refineAll looks for neighbouring ranges of token counts with different configs. It measures both configs at a token
-// count between the ranges, under each routing of the two searches.
+// count between the ranges, under every routing that was searched for either range.
 func (s *sweeper) refineAll(ctx context.Context) error {
 	m := s.rowMaker()
 	for _, byTokens := range m.groups {
@@ -193,7 +193,8 @@ func (m *rowMaker) runs(p rowChoice, tokens int) bool {
 	return p.dflt || m.serves(atTokens(p.searches[0].problem, tokens), p.config)
 }
 
-// atTokens returns p with another number of tokens. Buffers with room for exactly p's tokens change too.
+// atTokens returns p with another number of tokens. If p's buffers have room for exactly p's tokens, their
+// room changes too.
 func atTokens(p ep.Problem, tokens int) ep.Problem {
 	room := p.MaxTokens
 	if room == max(p.Tokens, 1) {

@@ -9,7 +9,8 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// TestRowsClaimWhatHoldsBetween: a row claims no more than the gain between two searches.
+// TestRowsClaimWhatHoldsBetween: the gain that a row claims is no larger than the gain that its config has at a token
+// count between two searches.
 func TestRowsClaimWhatHoldsBetween(t *testing.T) {
 	o := options(t, "dispatch", []int{16, 1024}, "uniform", "zipf:1.0")
 	o.Strategy = "grid"

@@ -10,7 +10,8 @@ import (
 	"github.com/epbench/epbench/tune/sweep/measure"
 )
 
-// TestRefusedSessions: a refused workload fails its search. Two refused workloads in a row end the sweep.
+// TestRefusedSessions: if the backend refuses to open a workload, the search of this workload fails. Two refused
+// workloads in a row end the sweep.
 func TestRefusedSessions(t *testing.T) {
 	refusal := errors.New("ranks: GPU 0 cannot address GPU 1")
 	for name, c := range map[string]struct {

@@ -16,7 +16,7 @@ func Continues(run *record.Run, b kernels.Backend, p *Plan) error {
 	m := b.Machine()
 	was, is := run.ABI.Short(), ABI(b).Short()
 	if run.ABI != "" && len(run.ABI.Changed(ABI(b))) == 0 {
-		was = is // kernels may only have been added
+		was = is // the same kernels, and perhaps new ones
 	}
 	for _, f := range []struct{ what, was, is, way string }{
 		{"machine", run.Machine.Key(), m.Key(), "resume it there"},

@@ -117,8 +117,8 @@ func (m *rowMaker) join(ranges []*tokenRange) (out []*tokenRange) {
 	return out
 }
 
-// forClass returns the usable searches of a class. If an interrupt prevented the crossing, it returns only the first
-// search.
+// forClass returns the usable searches of a class. The crossing measures the winner of each search under the routings
+// of the other searches. If an interrupt prevented the crossing, forClass returns only the first search.
 func (g group) forClass(class ep.Class) group {
 	g = g.usable()
 	if class != ep.AllRoutings {
@@ -173,7 +173,7 @@ func (m *rowMaker) chooseConfig(g group, class ep.Class, before ep.Config) (c ep
 	return c, true
 }
 
-// tieOrder returns the keys of the configs that win ties, the strongest first.
+// tieOrder returns the keys of the configs that win ties. In a tie between two of them, the earlier one wins.
 func (m *rowMaker) tieOrder(g group, class ep.Class, before ep.Config) []string {
 	dflt := g[0].result.Decision.Default.Key()
 	out := []string{dflt, before.Key()}
@@ -183,8 +183,8 @@ func (m *rowMaker) tieOrder(g group, class ep.Class, before ep.Config) []string 
 	return out
 }
 
-// leastWorstLoss returns the config with the smallest worst loss, and this loss. Within the band, preferred configs
-// win, then cheap ones.
+// leastWorstLoss returns the config whose largest loss under any routing is the smallest, and this loss. Among losses
+// within the band, preferred configs win, then cheap configs.
 func (m *rowMaker) leastWorstLoss(g group, configs []ep.Config, preferred []string) (best ep.Config, loss float64) {
 	rank := func(c ep.Config) int {
 		if i := slices.Index(preferred, c.Key()); i >= 0 {

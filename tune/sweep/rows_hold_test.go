@@ -95,7 +95,8 @@ func TestOneRowForEachTokenCount(t *testing.T) {
 	}
 }
 
-// TestBetweenIsNoSearch: the default's row between two winners does not claim a whole search.
+// TestBetweenIsNoSearch: between the token counts of two winners, only three configs were compared. The default's row
+// there does not claim that every config was measured.
 func TestBetweenIsNoSearch(t *testing.T) {
 	out := exactly(t, shares{16: {"uniform": {16: 0.5}}, 128: {"uniform": {16: 1.1, 32: 1.1}}, 1024: {"uniform": {32: 0.5}}}, []int{16, 1024}, "uniform")
 	for _, r := range out.Table.Rows {

@@ -223,8 +223,8 @@ func TestForClass(t *testing.T) {
 	}
 }
 
-// TestMinimaxPrefers: the row for all routings has the smallest worst loss. Among equals the default comes
-// first, then fewer tokens, SMs and threads.
+// TestMinimaxPrefers: the row for all routings has the config with the smallest worst loss. Among losses within the
+// band the default wins, then the config at fewer tokens (`before`), then fewer SMs, then fewer threads.
 func TestMinimaxPrefers(t *testing.T) {
 	s := prepared(t, &scripted{}, options(t, "dispatch", []int{16}, "uniform"))
 	c := s.searches[0]
@@ -257,10 +257,11 @@ func TestMinimaxPrefers(t *testing.T) {
 	}
 }
 
-// TestFlat: launch parameters hardly matter if nine in ten of at least ten configs are within the band.
+// TestFlat: launch parameters hardly matter if at least 90 % of the configs are within the band of the default. This
+// needs at least ten configs.
 func TestFlat(t *testing.T) {
 	for _, c := range []struct {
-		configs, apart int // besides the default; with `factor` times its time
+		configs, apart int // configs besides the default; how many of them take `factor` times its time
 		factor         float64
 		flat           bool
 	}{

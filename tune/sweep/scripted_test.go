@@ -170,7 +170,8 @@ func (s *session) Run(ctx context.Context, c ep.Config, spec kernels.RunSpec) (k
 	return out, nil
 }
 
-// besideOf returns rounds with these costs, a product of 100 us and calls of 20 us.
+// besideOf returns rounds in which a call takes 20 us, a product takes 100 us, and both at the same time take 100 us
+// plus the cost.
 func besideOf(costs [][]float64) *ep.BesideRounds {
 	t := &ep.BesideRounds{Amount: "scripted"}
 	for _, ranks := range costs {

@@ -25,7 +25,7 @@ func parse(t *testing.T, key string) ep.Config {
 
 const dfltKey = "dispatch:algo=direct,sms=8,threads=256"
 
-// verifyCases lists results that table verify and bench must give.
+// verifyCases lists results that the commands `table verify` and `bench` must give.
 var verifyCases = []struct {
 	name    string
 	backend scripted
@@ -130,7 +130,7 @@ func TestVerifyWhatCannotRun(t *testing.T) {
 	}
 }
 
-// TestVerifyWithinSMs: gains are relative to the default within the bound.
+// TestVerifyWithinSMs: gains are relative to the default that takes at most MaxSMs SMs.
 func TestVerifyWithinSMs(t *testing.T) {
 	p := options(t, "dispatch", []int{16}, "uniform").Problems[0]
 	b := &scripted{Sigma: 0.01, SMs: []int{2, 4, 8}}

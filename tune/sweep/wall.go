@@ -6,7 +6,7 @@ import (
 	"github.com/epbench/epbench/tune/record"
 )
 
-// stopwatch measures the wall time of a sweep, including the commands that it resumes.
+// stopwatch measures the wall time of a sweep. If the sweep was resumed, this includes the earlier commands.
 type stopwatch struct {
 	began   time.Time
 	earlier record.Wall
@@ -20,7 +20,7 @@ func startWatch(run *record.Run, began time.Time) stopwatch {
 	return stopwatch{began, run.Wall}
 }
 
-// wall returns the wall time so far. `parts` is the time of this command.
+// wall returns the wall time so far. `parts` holds the times of this command's steps, without the total.
 func (w stopwatch) wall(parts record.Wall) record.Wall {
 	parts.Total = time.Since(w.began).Seconds()
 	return w.earlier.Plus(parts)

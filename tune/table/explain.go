@@ -52,7 +52,7 @@ func (s *Set) Explain(k Key, tokens int) Explanation {
 	return x
 }
 
-// Nearest describes the row that comes closest to answering, or returns "" without rows.
+// Nearest describes the row that comes closest to answering. If no row can be used, it returns "".
 func (s *Set) Nearest(k Key, tokens int) string {
 	query := k.Vector()
 	var best *indexedRow

@@ -23,7 +23,7 @@ const MaxTableBytes = 64 << 20
 // content. An error names the line and the field.
 func Load(r io.Reader) (*Table, error) { return load(r, false) }
 
-// LoadEdited reads a table whose content may not match its id, and then sets Header.Edited.
+// LoadEdited reads a table even if the content does not match the id. In this case it sets Header.Edited.
 func LoadEdited(r io.Reader) (*Table, error) { return load(r, true) }
 
 func load(r io.Reader, allowEdited bool) (*Table, error) {

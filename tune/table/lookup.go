@@ -8,7 +8,7 @@ import (
 )
 
 // Reason says where an answer comes from. A question asks which config to launch for a key and a number of tokens.
-// From Uncovered on, the answer is the default config.
+// For Uncovered and every reason listed after it, the answer is the default config.
 type Reason string
 
 const (
@@ -100,7 +100,8 @@ func routingApart(have, want int) (apart int, ok bool) {
 //  1. A row of this machine is better.
 //  2. A row without a difference in a fallback field is better. Otherwise a row whose last such difference is
 //     earlier in the list of fallback fields is better.
-//  3. In the first fallback field in which two rows differ by unequal amounts, the smaller difference is better.
+//  3. In the first fallback field in which the two rows are not equally far from the question, the nearer row is
+//     better.
 //  4. A row of reduced precision is better, if the question accepts it.
 //  5. For a combine, a row with a nearer dispatch dtype is better.
 //  6. A row with a smaller key is better, then a row of this build, then a row of a later table.

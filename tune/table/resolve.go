@@ -50,8 +50,8 @@ func (t *Table) Resolve(h Host, p ep.Problem) *Resolved {
 	return Overlay(Source{Name: "table", Table: t}).Resolve(h, p)
 }
 
-// lasts holds the result of lastLegal by the place of a row. A row answers several classes, and whether its config is
-// legal does not depend on the class.
+// lasts holds the result of lastLegal for each row, by the row's index in Set.rows. A row answers several classes, and
+// whether its config is legal does not depend on the class.
 type lasts map[int32]int
 
 // paint fills the cells of one class with the answers of rows, best first.

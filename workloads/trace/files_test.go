@@ -158,8 +158,8 @@ func noticed(t *testing.T, path string) bool {
 	return slices.ContainsFunc(r.Notes(), func(n string) bool { return strings.Contains(n, "a count is wrong") })
 }
 
-// changeCount changes one int64 from the byte `start` on. A negative `start` stands for a text, and 0 for the
-// end of a safetensors header.
+// changeCount changes one int64 after the first `start` bytes. If `start` is 0, the int64 lies after the header of a
+// safetensors file. If `start` is negative, the file is a text, and changeCount changes one number in it.
 func changeCount(text string, start int, random *rand.Rand) string {
 	if start < 0 {
 		all := digits.FindAllStringIndex(text, -1)

@@ -20,8 +20,8 @@ import (
 //   - router traces (megatron/core/transformer/moe/router_trace.py): a record has the ids of all
 //     tokens in one step and layer.
 //   - tokens per expert (megatron/training/activation_logging.py, ActivationLogger.save_tpe): a
-//     record has the rows of each expert of the rank in one iteration and layer, as a list for
-//     each micro-batch.
+//     record has the number of rows of each expert of the rank in one iteration and layer, as a
+//     list for each micro-batch.
 //
 // Records of multi-token prediction (block mtp) are left out, because their layers have their own
 // numbers.

@@ -107,7 +107,7 @@ func createNPZ(f *os.File, k int, weights bool) (Writer, error) {
 			z.drop()
 			return nil, err
 		}
-		_ = os.Remove(temp.Name()) // gone after a crash; Windows needs drop
+		_ = os.Remove(temp.Name()) // a crash leaves no file; if Windows refuses, drop removes it
 		z.arrays = append(z.arrays, newNPY(temp, descr, k))
 	}
 	return z, nil

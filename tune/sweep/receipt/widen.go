@@ -65,7 +65,8 @@ type Change struct {
 
 // Widen returns the table with each row's interval widened to cover the gains of its checks. It leaves out rows that
 // were slower than the default, failed, or are no longer certain (table.Header.Certain). A receipt of another machine
-// is an error. Checks of another kernel revision, and receipts that the table has, change nothing.
+// is an error. A check of another kernel revision changes nothing. A receipt that the table already lists changes
+// nothing either.
 func Widen(t *table.Table, receipts []*Receipt) (*table.Table, []Change, error) {
 	out := *t
 	out.Rows, out.Header.Receipts = slices.Clone(t.Rows), slices.Clone(t.Header.Receipts)
@@ -80,7 +81,7 @@ func Widen(t *table.Table, receipts []*Receipt) (*table.Table, []Change, error) 
 		for _, check := range r.Checks {
 			i := slices.IndexFunc(out.Rows, func(row table.Row) bool { return r.checked(t.Header, row, check) })
 			if i < 0 {
-				continue // in another table, or already removed
+				continue // the row is in another table, or was removed already
 			}
 			change := check.widen(out.Rows[i].Evidence)
 			if widened := out.Rows[i]; change.Effect == Widened {

@@ -121,7 +121,8 @@ func TestMergeOrderDoesNotMatterWithoutConflict(t *testing.T) {
 	})
 }
 
-// TestMergedAnswersComeFromOneOfTheTwo also allows answers at the nearest measured counts.
+// TestMergedAnswersComeFromOneOfTheTwo: at a measured count, the merged table answers as one of the two tables does. At
+// any other count, it answers as one of them does at a nearest measured count.
 func TestMergedAnswersComeFromOneOfTheTwo(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		a, b := randomTable(t, "a"), randomTable(t, "b")

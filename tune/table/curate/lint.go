@@ -14,7 +14,7 @@ type Severity string
 
 const (
 	Bad  Severity = "error"   // the table should not be shipped
-	Note Severity = "warning" // the user should know this first
+	Note Severity = "warning" // the user should know this before using the table
 )
 
 // Finding is one fault of a table; Row is -1 for the whole table.

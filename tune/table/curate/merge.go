@@ -29,8 +29,8 @@ type Overlap struct {
 	Old, New *table.Row
 }
 
-// Comparable returns why two tables cannot be merged, or nil. Their machines, SM bounds and hooks must be equal.
-// Without a hash for each kernel, their builds must be equal too.
+// Comparable returns why two tables cannot be merged, or nil. Their machines, SM bounds and hooks
+// (table.Header.Hooks) must be equal. If a build lists no hash for each kernel, the builds must be equal too.
 func Comparable(a, b table.Header) error {
 	switch {
 	case a.Machine.Key() != b.Machine.Key():
@@ -216,8 +216,8 @@ func coversRoutings(r, other *table.Row) bool {
 	})
 }
 
-// tie reports whether the incumbent's config is as fast under every routing. known is false if the newcomer's run did
-// not time both configs.
+// tie reports whether the incumbent's config is as fast as the newcomer's under every routing. known is false if the
+// newcomer's run did not time both configs.
 func (r Rule) tie(newcomer, old *table.Row, tokens int) (tie, known bool) {
 	routings := newcomer.Evidence.Routings
 	if r.Measured == nil || len(routings) == 0 {

@@ -39,8 +39,8 @@ func (g group) measuredThere(s segment, tokens int) segment {
 	return s
 }
 
-// outranked reports whether a row was timed at a token count without a search, while the other table has a search
-// nearby: between the two nearest searches of the row's own table.
+// outranked reports whether a row was only timed at a token count, without a search, and the other table has a search
+// nearby. Nearby means between the two nearest searches of the row's own table.
 func (g group) outranked(side int, r, other *table.Row, tokens int) bool {
 	if r == nil || other == nil || !slices.Contains(r.Evidence.Between, tokens) || len(r.Evidence.Between) == len(r.Evidence.Tokens) {
 		return false

@@ -44,7 +44,7 @@ func groups(a, b *table.Table) []group {
 	return out
 }
 
-// cut returns the segments of a key. Segments begin at and after rows, and at `starts`.
+// cut returns the segments of a key. A segment begins where a row begins, after a row ends, and at each of `starts`.
 func (g group) cut(starts ...int) []segment {
 	for _, r := range slices.Concat(g.rows[0], g.rows[1]) {
 		starts = append(starts, r.Lo, r.Hi+1)

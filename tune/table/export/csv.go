@@ -11,7 +11,7 @@ import (
 	"github.com/epbench/epbench/tune/table"
 )
 
-// exportCSV writes one line for each row, with seconds of one call.
+// exportCSV writes one line for each row. Times are in seconds for one call.
 func exportCSV(t *table.Table, base string) ([]File, error) {
 	var b bytes.Buffer
 	w := csv.NewWriter(&b)

@@ -33,8 +33,8 @@ func TestExportsTakeTheSameMachines(t *testing.T) {
 	takeTheSame(t, noGPU, "11 00 00 00 ")
 }
 
-// takeTheSame asks about machines that differ from `own` in one field. An answer has a digit for callers that
-// refuse rows of other machines, and a digit for callers that accept them.
+// takeTheSame asks whether machines that differ slightly from `own` may use its table. An answer has two digits, 1 for
+// yes. The first is for callers that refuse rows of other machines, the second for callers that accept them.
 func takeTheSame(t *testing.T, own ep.Machine, begin string) {
 	t.Helper()
 	tab := drawTable(t, rand.New(rand.NewPCG(1, 5)))

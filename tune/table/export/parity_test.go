@@ -38,7 +38,7 @@ func drawKey(rng *rand.Rand) table.Key {
 		SharedExpert: rng.IntN(4) == 0, SkipA2A: rng.IntN(8) == 0, Routing: pick(rng, ep.Classes()...),
 		Precision: pick(rng, ep.Full, ep.Full, ep.Reduced), Objective: pick(rng, ep.Alone, ep.Alone, ep.BesideProduct),
 		Layout: pick(rng, ep.LayoutExpert, ep.LayoutExpert, ep.LayoutExpert128)}
-	if k.Op == ep.Activation { // an activation has no other layout
+	if k.Op == ep.Activation { // an activation has only this layout
 		k.Layout = ep.LayoutExpert
 	}
 	return k

@@ -1,5 +1,5 @@
-/* Answers queries from standard input with the exported header: a line of 14
- * problem fields, then lines of "tokens routing" until -1. */
+/* Reads queries from standard input and answers them with the exported header.
+ * A query has a line of 14 problem fields, lines of "tokens routing", and -1. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -41,7 +41,7 @@ static int parity(void) {
   }
 }
 
-/* Classes of counts from standard input: "experts ranks count count ...". */
+/* Reads lines "experts ranks count count ..." and prints the class of each. */
 static int classify(void) {
   static int64_t counts[4096];
   int experts, ranks;
@@ -53,8 +53,8 @@ static int classify(void) {
   return 0;
 }
 
-/* Nanoseconds of one hot look-up of the first problem on standard input, best
- * of seven runs. The token count is hidden from the optimiser. */
+/* Prints the nanoseconds of one hot look-up of the first problem on standard
+ * input, best of seven runs. The compiler cannot know the token count. */
 static int bench(void) {
   int32_t f[14];
   for (int i = 0; i < 14; i++)

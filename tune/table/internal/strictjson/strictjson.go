@@ -1,5 +1,5 @@
-// Package strictjson reads JSON files that may be truncated, edited or hostile. It refuses what encoding/json
-// refuses, and these:
+// Package strictjson reads JSON files that may be truncated, edited or hostile. It refuses everything
+// that encoding/json refuses, and also:
 //
 //   - a field whose name is not exactly a tag of the struct
 //   - a field that is given twice

@@ -11,7 +11,7 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// handMade has top-2: rank 0 has tokens {0 1}, {0 2}, {3 -}, rank 1 has {0 3}.
+// handMade has top-2. The tokens of rank 0 select experts {0 1}, {0 2} and {3 -}. The token of rank 1 selects {0 3}.
 func handMade() *Workload {
 	p := shape(2, 4, 2, 3)
 	p.Hidden = 64

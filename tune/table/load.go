@@ -84,7 +84,8 @@ func schemaOf(data []byte) int {
 // SystemDir is the directory of an administrator's tables.
 const SystemDir = "/etc/epbench/tables"
 
-// Locations says where Open looks for tables, from the lowest layer up. Zero fields are skipped.
+// Locations says where Open looks for tables. Tables of a later field have precedence over tables of an earlier field.
+// Zero fields are skipped.
 type Locations struct {
 	Embedded    fs.FS  // *.json at its root
 	System      string // directory of *.json

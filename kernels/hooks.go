@@ -33,8 +33,8 @@ func ParseHooks(hooks string) map[string][]ep.Value {
 	return out
 }
 
-// WithHooks returns kernels for which only the given values of hooks are legal. If one kernel of an op has a hook, it
-// drops the op's kernels without that hook.
+// WithHooks returns kernels for which only the given values of hooks are legal. If some kernels of an op have a hook,
+// WithHooks drops the op's kernels that do not have it.
 func WithHooks(all []Kernel, given map[string][]ep.Value) []Kernel {
 	wanted := map[ep.Op]map[string]ep.Value{}
 	for _, k := range all {

@@ -24,7 +24,7 @@ type MultiSession interface{ MultiSession() bool }
 
 // Precompiler is implemented by backends that can compile early and in parallel.
 type Precompiler interface {
-	// Precompile returns at once. Prepare returns its errors.
+	// Precompile returns at once. Prepare returns the errors of the compilation.
 	Precompile(ep.Problem, []ep.Config)
 }
 

@@ -83,7 +83,7 @@ func (l Encoding) Message(topK int) Header {
 	return Header{SrcInfo: src, IDs: ids, Weights: bytes, Bytes: bytes, Dedup: bytes + up(4*topK, Align)}
 }
 
-// RowPad returns the multiple to which the rows of a group are padded. In FP8, columns of scales must begin at
+// RowPad returns the multiple to which the rows of a group are padded. In FP8, columns of 4-byte scales must begin at
 // multiples of 16 bytes.
 func RowPad(p ep.Problem) int {
 	switch {

@@ -34,7 +34,8 @@ func Transports() []Transport { return []Transport{Select, PerRank, PerHost} }
 // Index returns the index in Transports, or -1.
 func (t Transport) Index() int { return slices.Index(Transports(), t) }
 
-// Choices returns the transports of an op. A combine of full precision may not round partial sums.
+// Choices returns the transports of an op. A combine of full precision may not round partial sums, so each expert's row
+// is sent alone.
 func Choices(op ep.Op, precision ep.Precision) []Transport {
 	if op == ep.Combine && precision == ep.Full {
 		return []Transport{Select}

@@ -56,7 +56,7 @@ type Fact struct {
 
 // Error sums up relative errors |predicted/recorded - 1|.
 type Error struct {
-	Parts  int     `yaml:"parts"`  // fits, each without one part
+	Parts  int     `yaml:"parts"`  // number of fits; each leaves out one part of the data
 	Rows   int     `yaml:"rows"`   // recorded times
 	Median float64 `yaml:"median"` // 0.05 is 5 %
 	P95    float64 `yaml:"p95"`
@@ -121,7 +121,7 @@ func Read(r io.Reader) (*File, error) {
 	return &f, f.check()
 }
 
-// isModel reports whether b is a faulty model file.
+// isModel reports whether b, which cannot be decoded, is meant as a model file.
 func isModel(b []byte) bool {
 	var fields struct {
 		Links yaml.Node `yaml:"links"`

@@ -18,7 +18,7 @@ type tally struct {
 	transport Transport
 	host, net flow
 	rows      []int64
-	seen      []int // last token of each rank, then host
+	seen      []int // [ranks + hosts] number of the last token that went there
 	tokens    int
 	places    int
 }

@@ -4,7 +4,7 @@ import "math"
 
 // sumBounds holds the lowest and highest correct BF16 number of each element.
 type sumBounds struct {
-	low, high []uint16  // [hidden] from placeOf; low > high: none correct
+	low, high []uint16  // [hidden] results of placeOf; if low > high, no number is correct
 	exact     []float32 // [hidden]
 }
 

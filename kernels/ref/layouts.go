@@ -54,7 +54,7 @@ func (r *rowCheck) checkMetadata(source, token int) {
 	}
 }
 
-// checkIndex checks the row positions. After false nothing else can be checked.
+// checkIndex checks the row positions. If it returns false, the rows cannot be checked.
 func (o *Oracle) checkIndex(j *judge, d Delivery, got Output) bool {
 	if !checkSizes(j, o.w.Problem, d, got) {
 		return false

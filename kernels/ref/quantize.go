@@ -47,8 +47,8 @@ func quantizeFP8(x []float32, row Row, g int) {
 	}
 }
 
-// castSlack bounds the relative difference of x/s between FP8 casts, which is at most 3 * 2^-24. DeepEP computes x *
-// (448/amax), PyTorch amax * (1/448).
+// castSlack bounds the relative difference of x/s between FP8 casts, which is at most 3 * 2^-24. DeepEP computes x/s as
+// x * (448/amax). PyTorch computes s as amax * (1/448).
 const castSlack = 1. / (1 << 21)
 
 // otherCast returns `row` with ties between codes rounded the other way.

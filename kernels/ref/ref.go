@@ -80,7 +80,7 @@ type Delivery struct {
 	Groups       []Group
 	First        []int    // [groups] first row of each group
 	End          int      // end of the last group
-	RowOffsets   []uint32 // [groups+1] first rows, or counts and total
+	RowOffsets   []uint32 // [groups+1] first rows; for groups of fixed capacity, counts of rows and their total
 	ScaleOffsets []uint32 // [groups] NVFP4: first scale block minus RowOffsets/128
 }
 

@@ -49,7 +49,8 @@ func (o *openItems) fill(p ep.Problem, items []Item) {
 // at returns the index of an item's mark; the shared expert has K = -1.
 func (o *openItems) at(it Item) int { return it.Token*(o.topK+1) + it.K + 1 }
 
-// take closes an item, and reports whether it was open. A kernel wrote its numbers, so they may be invalid.
+// take closes an item, and reports whether it was open. The item's numbers may be invalid, because a
+// kernel wrote them.
 func (o *openItems) take(it Item) bool {
 	if it.Token < 0 || it.K < -1 || it.K >= o.topK || it.Token >= len(o.marks)/(o.topK+1) || !o.marks[o.at(it)] {
 		return false

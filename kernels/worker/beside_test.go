@@ -11,8 +11,8 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// tick is the seconds by which the clock of testdata/ticks.py advances at each reading. A power of two makes sums exact.
-// epbench refuses rounds that are longer than real time, so it is short.
+// tick is the seconds by which the clock of testdata/ticks.py advances at each reading. A power of two makes sums
+// exact. epbench refuses rounds whose times exceed the real time, so a tick is short.
 const tick = 1.0 / (1 << 18)
 
 // openTicking starts a toy worker with a clock of ticks.
@@ -33,8 +33,8 @@ func besideSession(t *testing.T, b kernels.Backend, op ep.Op, product string, o 
 	return openProblem(t, b, p, "zipf:1.0+masked:0.2"), kernels.Of(b.Kernels(), op)[0].DefaultConfig(b.Machine(), p)
 }
 
-// TestToyBeside: a dispatch or a combine takes one tick, a pair two. The product of three calls takes one tick
-// alone: 1/3 for each call.
+// TestToyBeside: a dispatch or a combine takes one tick. A pair takes two. The product beside three calls takes one
+// tick when it runs alone, so 1/3 tick for each call.
 func TestToyBeside(t *testing.T) {
 	b := openTicking(t, toyFile)
 	for _, c := range []struct {
@@ -65,8 +65,9 @@ func TestToyBeside(t *testing.T) {
 	}
 }
 
-// TestSharedAlike: the product's share does not depend on the first config. Its trial of 32 launches takes one
-// tick, so twice a default dispatch of 2 ticks is 4 x 32 = 128 launches.
+// TestSharedAlike: the product's share (its launches beside one call) does not depend on the config that runs first.
+// The share takes twice as long as a default dispatch: 2 x 2 ticks. A trial of 32 launches takes one tick, so the share
+// is 4 x 32 = 128 launches.
 func TestSharedAlike(t *testing.T) {
 	b := openTicking(t, "testdata/paced.py")
 	for _, messages := range []ep.Value{"4", "1"} {

@@ -107,7 +107,7 @@ func TestLostSession(t *testing.T) {
 	}
 }
 
-// TestDiedBetween: a death between two requests is no candidate's.
+// TestDiedBetween: if the worker dies between two requests, no candidate is blamed.
 func TestDiedBetween(t *testing.T) {
 	b := openScripted(t, "honest")
 	s, c := openWorkload(t, b, ep.Dispatch), defaultOf(t, b, ep.Dispatch)
@@ -142,7 +142,8 @@ func TestBackground(t *testing.T) {
 	}
 }
 
-// TestFreedNumber: a process group is not killed after its first process ended. Another may have its number.
+// TestFreedNumber: a process group is not killed after its first process ended, because another group may have its
+// number by then.
 func TestFreedNumber(t *testing.T) {
 	for _, launched := range []bool{false, true} {
 		var b *Backend
@@ -237,7 +238,8 @@ func TestNoStart(t *testing.T) {
 	}
 }
 
-// once reports whether this is the first such call for the script's event, marked by a file.
+// once reports whether `script` ends with `event` and no earlier call has reported this. A file marks the first call,
+// because later calls may be made by another process.
 func once(script, event string) bool {
 	mark := os.Getenv(markEnv)
 	if !strings.HasSuffix(script, event) {

@@ -81,7 +81,8 @@ func (g *gate) accept(l net.Listener, greet func(net.Conn)) error {
 	}
 }
 
-// enter counts a connection. If there are too many, it closes the oldest: ranks send their proofs at once.
+// enter counts a connection. If there are too many, it closes the oldest, which is probably no rank: ranks send their
+// proofs without delay.
 func (g *gate) enter(c net.Conn) {
 	g.mu.Lock()
 	defer g.mu.Unlock()

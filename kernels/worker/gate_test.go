@@ -140,7 +140,7 @@ func TestGatherEnds(t *testing.T) {
 	}
 }
 
-// TestProof: the token is never sent, a proof fits one connection, and impostors are refused.
+// TestProof: the token is never sent, a proof is valid for one connection, and impostors are refused.
 func TestProof(t *testing.T) {
 	said := func(answer func(in *bufio.Reader, out net.Conn)) (string, error) {
 		l := listenAt(t, Loopback)

@@ -49,8 +49,8 @@ type group struct {
 	timer   *time.Timer     // ends the group
 }
 
-// newGroup makes a group. The mark is always random, because other processes may have a token from the
-// environment.
+// newGroup makes a group. Its mark contains a random text even if the user chose the token, because processes outside
+// the group may have the same token.
 func newGroup(l net.Listener, end func()) *group {
 	token := os.Getenv(tokenEnv)
 	mark := launchEnv + "=" + rand.Text()

@@ -89,8 +89,8 @@ func TestReasonAfterLoss(t *testing.T) {
 	}
 }
 
-// TestLate: a hang names the rank without heartbeats, the only one that does not wait, or the only one in its
-// step.
+// TestLate: after a hang, lateRanks names the rank without heartbeats, the only rank that does not wait, or the only
+// rank in its step.
 func TestLate(t *testing.T) {
 	ofRank := func(rank int, heard time.Duration, b Beat) *member {
 		return &member{Greeting: Greeting{Rank: rank, Ranks: 3}, heard: time.Now().Add(-heard), beat: b}

@@ -23,8 +23,8 @@ type Place struct {
 	Local       int // on this host
 }
 
-// placeNames lists the variables of torchrun, OpenMPI, MPICH and Slurm. Slurm comes last, because srun may have
-// started only MPICH's daemon.
+// placeNames lists the variables of torchrun, OpenMPI, MPICH and Slurm. Slurm comes last: if srun started only
+// MPICH's daemon, Slurm's variables describe the daemon and not the ranks.
 var placeNames = [][3]string{
 	{"RANK", "WORLD_SIZE", "LOCAL_RANK"},
 	{"OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_RANK"},

@@ -20,8 +20,8 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// rankEnv is the rank that the test binary plays, and roleEnv what it does (idle, fail, die). markEnv names a file
-// that marks a hang.
+// rankEnv holds the rank that the test binary plays. roleEnv says what this rank does: idle, fail or die. markEnv names
+// a file that marks a hang.
 const (
 	rankEnv = "EPBENCH_TEST_RANK"
 	roleEnv = "EPBENCH_TEST_ROLE"

@@ -20,8 +20,9 @@ func timedSession() *session {
 	}
 }
 
-// TestRequestLimits: run has 15 s, and 15 s more for each 100 calls. The first verify has 15 s and 64 MiB at 4
-// MiB/s: 31 s. Later ones have 15 s and ten times the longest: 15 + 10 x 0.2 = 17 s.
+// TestRequestLimits: the limit of run is 15 s, plus 15 s for each 100 calls. The limit of the first verify is 15 s plus
+// the time of 64 MiB at 4 MiB/s: 31 s. The limit of a later verify is 15 s plus ten times the longest verify so far:
+// 15 + 10 x 0.2 = 17 s.
 func TestRequestLimits(t *testing.T) {
 	s := timedSession()
 	for calls, want := range map[int]time.Duration{1: 15, 99: 15, 100: 30, 1000: 165} {

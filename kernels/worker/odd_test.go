@@ -17,7 +17,7 @@ import (
 func TestOddAnswers(t *testing.T) {
 	for _, c := range []struct {
 		odd, listen string
-		said        string // or in the failure's reason
+		said        string // text that is printed, or stands in the failure's reason
 		status      ep.Status
 	}{
 		{odd: "log", said: `{"level": "info", "id": 1} {} {"request": {"jsonrpc": "2.0", "id": 1}}`},

@@ -24,7 +24,7 @@ func TestShownLines(t *testing.T) {
 	}
 }
 
-// TestLongLines: lines before the long one are read.
+// TestLongLines: a line longer than the limit is an error, wherever it stands.
 func TestLongLines(t *testing.T) {
 	for text, fails := range map[string]bool{
 		"12345\n1234\n\n12345": false,

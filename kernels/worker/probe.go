@@ -131,8 +131,8 @@ func firstWrongColumn(right []ref.Sum, data []byte) string {
 	return ""
 }
 
-// rightRows yields a probe's right answers with their bounds. Combined rows have several, because partial sums and
-// casts differ. Delivered rows are exact in BF16. In other dtypes a value may be off by one code.
+// rightRows yields a probe's right answers with their bounds. A combined row has several right answers, because
+// libraries cast to FP8 differently. Delivered rows are exact in BF16. In other dtypes a value may be off by one code.
 func rightRows(o *ref.Oracle, w *workloads.Workload, at Probe, summed ref.Partial) iter.Seq[ref.Sum] {
 	if w.Problem.Op == ep.Layer {
 		return func(yield func(ref.Sum) bool) { yield(o.LayerRow(at.Rank, at.Token)) }

@@ -183,7 +183,7 @@ func TestBlamedProbes(t *testing.T) {
 	}
 }
 
-// TestProbesWithoutRows: a wrong number of rows is wrong. Never more rows are wrong than counted.
+// TestProbesWithoutRows: a wrong number of rows is an error. The count of rows is at least the count of wrong rows.
 func TestProbesWithoutRows(t *testing.T) {
 	w := fp8Pairs(t, 8)
 	s := &session{workload: w, oracle: ref.New(w, 1)}
@@ -200,8 +200,8 @@ func TestProbesWithoutRows(t *testing.T) {
 	}
 }
 
-// TestWeightedRows: DeepEP V2 on 2 H100 gave these sums. Its experts round weighted rows to BF16, so sums may be
-// farther off.
+// TestWeightedRows: DeepEP V2 on 2 H100 gave these sums. Its experts round weighted rows to BF16, so its sums lie
+// outside the bounds of BF16Partial.
 func TestWeightedRows(t *testing.T) {
 	for _, c := range []struct {
 		tokens, rank, token, column int

@@ -150,7 +150,8 @@ func (p *process) reap() {
 	close(p.done)
 }
 
-// disconnected waits for the connection's end and returns its error. A child may keep a pipe open longer.
+// disconnected waits for the connection's end and returns its error. A child may keep a pipe open after the process has
+// ended.
 func (p *process) disconnected() error {
 	if p.group != nil {
 		return <-p.ended

@@ -8,8 +8,8 @@ import (
 	"github.com/epbench/epbench/workloads"
 )
 
-// openParams returns the parameters of "open". With a product it adds the default config, because only the client
-// evaluates rules for defaults.
+// openParams returns the parameters of "open". If a matrix product runs beside the calls, it adds the default config.
+// The worker cannot find this config, because only the client evaluates rules.
 func (b *Backend) openParams(w *workloads.Workload) (OpenParams, error) {
 	p := routingParams(w)
 	if _, beside := w.Problem.Product(); beside {

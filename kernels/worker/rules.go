@@ -82,7 +82,7 @@ func (d KernelDecl) checkWords() error {
 	return nil
 }
 
-// checkPair returns nil if any dispatch is accepted.
+// checkPair returns nil if every dispatch is accepted.
 func (d KernelDecl) checkPair() func(dispatch, combine ep.Config) error {
 	if len(d.Accepts) == 0 {
 		return nil

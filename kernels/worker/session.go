@@ -163,8 +163,8 @@ func (s *session) StartVerify(ctx context.Context, c ep.Config) (rest func() ker
 	return func() kernels.Comparison { return s.checkProbes(probes, r.Probed, s.summedAs(c), r.Comparison) }, nil
 }
 
-// verifyLimit returns the deadline of verify: 15 s, plus ten times the session's longest successful verify. The first
-// verify gets the time for 4 MiB/s instead.
+// verifyLimit returns the deadline of verify: 15 s, plus ten times the session's longest successful verify. For the
+// first verify, it is 15 s plus the time of all rows at 4 MiB/s.
 func (s *session) verifyLimit() time.Duration {
 	const least, slow = 15 * time.Second, 4 << 20
 	limit := 10 * s.verified

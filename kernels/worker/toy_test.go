@@ -17,14 +17,15 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// interpreter is the program that python3 starts. On some hosts python3 is a script that first looks for a Python, which
-// takes longer than Python's own start, and the tests start Python more than a hundred times.
+// interpreter is the program that python3 starts. On some hosts python3 is a script that first looks for a Python,
+// which takes longer than Python's own start, and the tests start Python more than a hundred times.
 var interpreter = sync.OnceValues(func() (string, error) {
 	out, err := exec.Command("python3", "-I", "-S", "-c", "import sys; print(sys.executable)").Output()
 	return strings.TrimSpace(string(out)), err
 })
 
-// python returns a Python interpreter. go test sees only through Stat that another process's Python files changed.
+// python returns a Python interpreter. It calls Stat on the Python files, so that go test uses no cached result after
+// one of them changed.
 func python(t *testing.T) string {
 	t.Helper()
 	found, err := interpreter()
@@ -143,8 +144,8 @@ func TestToyOverIPv6(t *testing.T) {
 	}
 }
 
-// TestToyDrills: rank 1 misbehaves for one candidate. The failure names it, no process is left, and the next
-// candidate runs.
+// TestToyDrills: rank 1 misbehaves for one candidate. The failure names the rank, no process is left, and the
+// next candidate runs.
 func TestToyDrills(t *testing.T) {
 	for _, c := range []struct {
 		drill  string

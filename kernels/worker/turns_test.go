@@ -88,7 +88,7 @@ func TestLostTurns(t *testing.T) {
 	}
 }
 
-// TestLostBetween: an end between two requests is listed in Losses.
+// TestLostBetween: Losses lists the end of a worker between two requests.
 func TestLostBetween(t *testing.T) {
 	b := openScripted(t, "honest")
 	said := ""

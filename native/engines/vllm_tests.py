@@ -3,9 +3,9 @@
 VLLM_TESTS          root of vLLM v0.26.0's sources
 VLLM_TESTS_WEIGHTS  random: uninitialized FP8 weights become random, not 0
 VLLM_TESTS_ONLY     regular expression for names of cases
-VLLM_TESTS_SECONDS  no case begins after this time
+VLLM_TESTS_SECONDS  no case begins after this many seconds
 VLLM_TESTS_CASE     longest time of a case, in seconds
-VLLM_TESTS_SHARED   folder of programs that divide the cases among them"""
+VLLM_TESTS_SHARED   folder by which several runs of this program divide the cases among them"""
 
 import faulthandler
 import importlib

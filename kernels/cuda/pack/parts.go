@@ -30,7 +30,7 @@ func (b *builder) run(v *resolver, run Run) error {
 	return nil
 }
 
-// spareShared bounds unused shared memory to need/spareShared.
+// spareShared limits the unused shared memory of a launch to 1/spareShared of the memory that it needs.
 const spareShared = 8
 
 // partOf returns the last token count of the part that begins at lo. Shared memory never shrinks as tokens grow.

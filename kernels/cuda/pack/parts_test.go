@@ -49,7 +49,7 @@ func read[T any](t *testing.T, p *Pack, section int) []T {
 	return out
 }
 
-// TestForcedCallsHaveAMost: a forced pair has at most the problem's tokens.
+// TestForcedCallsHaveAMost: with forced configs, Problem.Tokens is the largest token count of a call (0: no limit).
 func TestForcedCallsHaveAMost(t *testing.T) {
 	only := forced(dispatchLL, combineLL)
 	for _, c := range []struct {

@@ -8,7 +8,7 @@ import (
 	"github.com/epbench/epbench/tune/table"
 )
 
-// TestRowsOfCastTokens: rows of raw tokens, which the caller cast, answer only raw calls.
+// TestRowsOfCastTokens: rows measured with tokens that the caller cast to FP8 answer only calls with such tokens (Raw).
 func TestRowsOfCastTokens(t *testing.T) {
 	const cast = "dispatch_masked:count=sender,input=fp8,mode=fused,part=512,pdl=0,recv_sms=0,send=512,sms=64,threads=512,unit=512,wait_sms=0"
 	const both = "dispatch_masked+combine_masked:combine.algo=direct,combine.mode=fused,combine.pdl=0,combine.recv_sms=0,combine.sms=132,combine.threads=512,combine.unit=512,combine.wait_sms=0," +
@@ -25,7 +25,8 @@ func TestRowsOfCastTokens(t *testing.T) {
 	}
 }
 
-// TestRowsOfOtherTokens: rows of BF16 tokens also answer raw calls, with input=fp8.
+// TestRowsOfOtherTokens: rows measured with BF16 tokens also answer calls with tokens that the caller cast to FP8
+// (Raw). The config then has input=fp8.
 func TestRowsOfOtherTokens(t *testing.T) {
 	const ids = "dispatch_masked_ids:part=512,pdl=0,send=512,sms=132,threads=512"
 	of := row(ep.Dispatch, 1, 128, ids, 4)
@@ -40,7 +41,8 @@ func TestRowsOfOtherTokens(t *testing.T) {
 	}
 }
 
-// TestCombinesTakeDispatchesOfTheCallersTokens: a combine's row gets a dispatch for the callers' tokens.
+// TestCombinesTakeDispatchesOfTheCallersTokens: a row with only a combine gets a dispatch that takes the callers'
+// tokens.
 func TestCombinesTakeDispatchesOfTheCallersTokens(t *testing.T) {
 	const ids = "dispatch_masked_ids:part=512,pdl=0,send=512,sms=132,threads=512"
 	const cast = "dispatch_masked:count=sender,input=fp8,mode=fused,part=512,pdl=0,recv_sms=0,send=512,sms=64,threads=512,unit=512,wait_sms=0"

@@ -14,8 +14,8 @@ func (b *builder) group(kind, key string) uint16 {
 	}))
 }
 
-// area returns the number of the memory that regions share, or 0. Regions with Halves share only if their middle is
-// aligned.
+// area returns the number of the memory area that a region shares with other regions, or 0 if it shares none. A region
+// whose halves are used in turn (Halves) shares only if its middle is aligned.
 func (b *builder) area(s declare.CallSpec, r declare.Region) uint16 {
 	switch {
 	case r.Halves && r.Bytes/2%heapAlign != 0, !s.AnyDType && r.Area == "":
@@ -26,7 +26,8 @@ func (b *builder) area(s declare.CallSpec, r declare.Region) uint16 {
 	return b.group("area", s.State+"."+r.Name)
 }
 
-// numbers returns, by op, a number for states that share a count of calls.
+// numbers returns two numbers of call counters, for dispatch and for combine. States with the same number count their
+// calls together. 0 stands for a counter of its own.
 func (b *builder) numbers(s declare.CallSpec) (out [2]uint16) {
 	if s.AnyDType {
 		out[0] = b.group("numbers", string(ep.Dispatch)+" "+s.State)

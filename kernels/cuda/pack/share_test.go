@@ -6,8 +6,8 @@ import (
 	"github.com/epbench/epbench/kernels/cuda/declare"
 )
 
-// TestAreasAreShared: regions of one area share memory across states. With several dtypes, regions of one name become
-// one.
+// TestAreasAreShared: regions of one area share memory, also across states. If calls may have different dtypes
+// (AnyDType), all regions with one name share memory.
 func TestAreasAreShared(t *testing.T) {
 	b := &builder{place: map[string]uint32{}, groups: map[string]int{}}
 	ll, masked := declare.CallSpec{State: "ll"}, declare.CallSpec{State: "masked", AnyDType: true}

@@ -30,8 +30,8 @@ func CodeOnly(text string) string {
 }
 
 // piece returns the length of the first piece of a C source: a comment, a literal, the head of a #define, a word, an
-// operator, or white space. It replaced a regular expression of fewer lines, with which programs that hash all kernels
-// took most of a second to start.
+// operator, or white space. A regular expression would be shorter, but programs that hash all kernels would then take
+// most of a second to start.
 func piece(s string) int {
 	switch c := s[0]; {
 	case c == ' ' || c == '\t':

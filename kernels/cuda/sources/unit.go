@@ -29,7 +29,7 @@ func (u Unit) Surviving() Unit {
 // RoundBlocks is the largest number of blocks of a kernel in a pack.
 const RoundBlocks = 192
 
-// Packed returns u with the macro EP_OWN_ROUNDS of packs.
+// Packed returns u with the macro EP_OWN_ROUNDS, with which the device counts calls. Packs need it.
 func (u Unit) Packed() Unit {
 	u.Defines = append(slices.Clip(u.Defines), fmt.Sprintf("EP_OWN_ROUNDS=%d", RoundBlocks))
 	return u

@@ -22,8 +22,8 @@ def low_latency(x):
 
 
 def wrong(device, delivered):
-    """Tokens that the worker finds wrong where each goes to one expert, of gain 1 and weight
-    1, and arrives as delivered."""
+    """Returns how many tokens the worker finds wrong. Each token goes to one expert with gain 1 and weight 1.
+    `delivered` holds the tokens as they arrive."""
     x = tensors.tokens(SEED, RANK, len(delivered), HIDDEN, device)
     ids = torch.full((len(x), 1), 32, device=device)
     library = types.SimpleNamespace(x=x, ids=ids, weights=torch.ones(len(x), 1, device=device), device=device, fp8=True,

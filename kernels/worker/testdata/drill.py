@@ -18,8 +18,8 @@ NO_NUMBERS = {"infinite": b"\x80\x7f", "nan": b"\xc0\x7f"}
 
 
 class Cuda:
-    """torch.cuda as far as capturing needs it. Ending a capture fails as often as told, and
-    leaves the capture's stream current, as torch.cuda.graph does."""
+    """torch.cuda as far as capturing needs it. The first `fails` captures fail at their end. Each of them leaves its
+    stream as the current stream, as torch.cuda.graph does."""
 
     def __init__(self, fails):
         self.fails, self.stream = fails, "usual"

@@ -1,5 +1,5 @@
-"""Runs DeepEP V2's worker over a stand-in for deep_ep.ElasticBuffer on one rank: both layouts and dtypes,
-counts awaited or not, and a library that stops writing. Needs PyTorch."""
+"""Runs DeepEP V2's worker over a stand-in for deep_ep.ElasticBuffer on one rank. It checks all layouts and dtypes, with
+and without a wait for the counts, and that a library that stops writing is found. Needs PyTorch."""
 
 import base64
 import pathlib

@@ -14,8 +14,8 @@ CPU = torch.device("cpu")
 
 
 def session(rows, out, fp8=False, beside=None):
-    """One rank whose tokens all go to expert 0 with weight 1: it received rows, with experts
-    and weights beside them, and combined out."""
+    """Returns a session of one rank whose tokens all go to expert 0 with weight 1. `rows` are the rows that it
+    received, `beside` their experts and weights, and `out` its combined tokens."""
     count = len(rows)
     x, ids = tensors.tokens(1, 0, count, HIDDEN, CPU), torch.zeros(count, 1, dtype=torch.int64)
     weights = torch.ones(count, 1)

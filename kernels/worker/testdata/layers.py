@@ -1,6 +1,6 @@
-"""Checks the parts of op layer on tensors: the weights against plain Python, layers in layouts rank and masked
-over a stand-in for DeepEP on one rank, in BF16 and in FP8 with a stand-in for DeepGEMM, and that a wrong layer is
-found. Needs PyTorch."""
+"""Checks op layer on tensors. It compares the weights with plain Python, and checks that a wrong layer is found. Layers
+run in layouts rank and masked on one rank, in BF16 and FP8. Stand-ins replace DeepEP, and DeepGEMM for FP8. Needs
+PyTorch."""
 
 import base64
 import pathlib
@@ -128,7 +128,7 @@ def right(mode, config, dtype="bf16"):
 
 
 def wrong(mode, config):
-    """A layer without one selection, with swapped experts, or that stops working, is wrong."""
+    """A layer is wrong if one expert computes nothing, if one is an eighth off, or if nothing is computed."""
     session = opened(mode)
     w2 = session.library.layers.experts(session.work, CPU).w2
     kept = w2[5].clone()

@@ -12,7 +12,7 @@ import numpy  # noqa: E402
 import torch  # noqa: E402
 from harness import moves  # noqa: E402
 
-# The interpreter of Triton 3.6 cannot count to a number in memory with this NumPy or a newer one.
+# With NumPy 2.4.0 or newer, the interpreter of Triton 3.6 cannot run a loop whose bound was loaded from memory.
 LOOPS = numpy.lib.NumpyVersion(numpy.__version__) < "2.4.0"
 HOST, WIDTH = moves.on_host, 1500
 

@@ -1,5 +1,5 @@
-"""Runs DeepEP's and FlashInfer's workers over stand-ins for the libraries that return an
-earlier call's rows or deliver too early. Needs PyTorch."""
+"""Runs DeepEP's and FlashInfer's workers over stand-ins for these libraries. The stand-ins return an earlier call's
+rows, or deliver too early. Needs PyTorch."""
 
 import base64
 import pathlib
@@ -17,7 +17,7 @@ from libraries import deepep, flashinfer  # noqa: E402
 
 SEED, TOKENS, HIDDEN, TOPK, EXPERTS = 1, 4, 256, 1, 4
 CPU = torch.device("cpu")
-CONFIG = {"kernel": "k", "values": {"by": "map"}}  # FlashInfer's stand-in looks at none
+CONFIG = {"kernel": "k", "values": {"by": "map"}}  # FlashInfer's stand-in ignores it
 
 
 def alone(library):
@@ -29,8 +29,8 @@ def alone(library):
 
 
 class DeepEP:
-    """deep_ep.Buffer of one rank. Rows stay in one tensor, as an allocator may give the same
-    memory to each call; early ones are delivered before this call's arrive."""
+    """deep_ep.Buffer of one rank. All calls return rows in one tensor, because an allocator may give the same memory to
+    each call. With `early`, a call returns the rows of the call before it."""
 
     writes, early = True, False
 
@@ -54,8 +54,8 @@ class DeepEP:
 
 
 class FlashInfer:
-    """The compiled module of one rank, and moe_a2a_* as far as the worker takes them. Payloads
-    lie in the workspace one after the other."""
+    """The compiled module of one rank, and the functions moe_a2a_* that the worker uses. Payloads lie in the workspace
+    one after the other."""
 
     writes = True
 

@@ -21,7 +21,7 @@ kept = []
 
 
 def greet(meet=None):
-    """Admits a rank as epbench does, with its own meet or another's."""
+    """Admits a rank as epbench does, and sends it the address `meet`, or the address that the rank itself sent."""
     stream = protocol.Stream(server.accept()[0])
     kept.append(stream)
     greeting = stream.read()

@@ -83,16 +83,16 @@ def expect(got, **want):
         assert abs(read[name] - value) < 1e-6, (name, read[name], value)
 
 
-# Abreast: calls end after 16 ms, when 16 of the first mark's 30 ms are over.
+# Calls and product at the same time: 4 calls end after 16 ms. The first of the product's 4 marks comes after 30 ms.
 expect(measured(1), product=30, product_in=30, call_in=4, both=30, done=16 / 30 / 4)
 assert measured(1)[1] == list(range(12)), measured(1)[1]
 # A call that outlasts the product.
 expect(measured(2, share=1, calls=1), product=10, call_in=8, both=10)
 expect(measured(4, share=1, calls=1), product=10, call_in=16, both=16, done=1)
-# In phases the product of a call is between its halves, that of a pair between those of both.
+# In phases: the product is between send and receive of a call. A pair divides the product between its two calls.
 expect(measured(1, split=True), product=30, both=33, call_in=3, product_in=30, done=1)
 expect(measured(2, split=True), product=30, both=36, call_in=6, product_in=30)
 assert measured(2, split=True)[1] == [0, 1, 2] * 5, measured(2, split=True)[1]
-# A step waits for the longer of call and product, four times a layer.
+# A decode step has four calls a layer. Each of them waits for the longer of call and product.
 expect(measured(4, step=True, share=1), product=34, both=34, call_in=34, product_in=34)
 expect(measured(4, step=True, split=True, share=1), product=34, both=46, call_in=12, product_in=34)

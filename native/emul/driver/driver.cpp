@@ -285,7 +285,7 @@ CUresult cuGraphLaunch(CUgraphExec e, CUstream s) {
   return CUDA_SUCCESS;
 }
 
-/* The only revision of drivers before CUDA 12.8. */
+/* The function without _v2, the only one that drivers before CUDA 12.8 have. */
 #undef cuEventElapsedTime
 CUresult cuEventElapsedTime(float *ms, CUevent a, CUevent b) { return cuEventElapsedTime_v2(ms, a, b); }
 

@@ -59,7 +59,7 @@ struct BulkLoad {
   uint64_t *bar;
 };
 
-/* A fiber that made fewer steps since its last emul_spin counts as polling. */
+/* A fiber that made fewer than busy_steps steps since its last emul_spin counts as polling. */
 const uint32_t busy_steps = 32;
 
 struct Fiber {

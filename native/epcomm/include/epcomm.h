@@ -126,9 +126,9 @@ typedef enum EpcommPurpose {
   EPCOMM_FOR_DISPATCH = 1,
   EPCOMM_FOR_COMBINE = 2,
   EPCOMM_FOR_HALVES = 3 /* calls in halves (send and recv) with other work between them. In layouts masked, rank and
-                           rank packed the kernels occupy no SMs between the halves; other packs choose as for
-                           EPCOMM_FOR_PAIR. With reduced precision, the send of a combine ends only when all ranks
-                           have begun the combine */
+                           rank packed the kernels occupy no SMs between the halves; in other layouts, calls take
+                           the kernels of EPCOMM_FOR_PAIR. With reduced precision, the send of a combine ends only when
+                           all ranks have begun the combine */
 } EpcommPurpose;
 
 /* Gathers `bytes` bytes of every rank, in the order of ranks, into `all`. Both pointers are host memory. Returns 0
@@ -227,7 +227,7 @@ typedef struct EpcommInfo {
   char digest[65];      /* of the pack, hex */
   char abi[65];         /* hash of the builds of all kernels, hex */
   char arch[16];
-  char kernels[1024];   /* "kernel=build,...", which the functions of an exported table check */
+  char kernels[1024];   /* "kernel=build,...": pass it to tuned_refusal of an exported table */
   int layout;           /* EpcommLayout */
   int raw;              /* 1: tokens of dtype fp8 are passed as fp8 */
   int nodes;            /* 1 for packs of one host */

@@ -16,7 +16,7 @@ extern "C" {
  * - wait until epcomm_told is ready, and allocate outputs for its number of rows
  * - call epcomm_dispatch with the announced ids
  * - call epcomm_received, before the next announce
- * The member size of each struct must be exactly the size in this header. */
+ * Set the member `size` of each struct to exactly the size that the struct has in this header. */
 
 /* Call path. Computes to which ranks and experts the tokens go. The numbers of tokens, experts and ranks may
  * differ from the pack's. */
@@ -61,7 +61,8 @@ EPCOMM_API EpcommStatus epcomm_told(EpComm *comm, EpcommTold *out);
 /* Call path. Converts ids, weights and tokens of received rows to DeepEP's form. */
 typedef struct EpcommReceived {
   size_t size;
-  const int32_t *expert_ids;   /* [rows, the pack's topk]; expert_ids to row_offsets as dispatch wrote them */
+  const int32_t *expert_ids;   /* [rows, the pack's topk]; the members from here to row_offsets are as dispatch
+                                  wrote them */
   const float *weights;
   const int32_t *src_info;
   const uint32_t *row_offsets;
@@ -93,8 +94,8 @@ EPCOMM_API EpcommStatus epcomm_add_counts(EpComm *comm, const uint32_t *counts, 
  *
  * After a dispatch of layout rank packed, each received row is copied once for each of its experts on this rank.
  * Call epcomm_places and epcomm_expand after epcomm_received or epcomm_dispatch, and epcomm_fold before
- * epcomm_combine. `received` points to the last entry of row_offsets. The member size of each struct must be
- * exactly the size in this header. */
+ * epcomm_combine. `received` points to the last entry of row_offsets. Set the member `size` of each struct to
+ * exactly the size that the struct has in this header. */
 
 /* Call path. Assigns an expanded row to each selection of an expert of this rank. An expert's rows begin at a
  * multiple of align, in the order of received rows. */

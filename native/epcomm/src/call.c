@@ -46,7 +46,8 @@ static const int32_t *ids_of(const EpComm *c, const EpcommCall *call, const Choi
   return other_ids(c, call) ? (const int32_t *)comm_on_heap(c, k->at->ids[k->op]) : (const int32_t *)call->topk_ids;
 }
 
-/* Returns whether a call must copy its ids. If combines may be in any order, the copy may hold another call's ids. */
+/* Returns whether a call must copy its ids. If combines may be in any order, a combine copies them too, because the
+ * copy may hold the ids of another call. */
 static int rewrites(const EpComm *c, const EpcommCall *call, const Choice *k) {
   return other_ids(c, call) && (k->op == DISPATCH || pack_any_order(c->pack.head));
 }

@@ -93,7 +93,8 @@ EpcommStatus comm_driver_error(EpComm *c, DrvResult result, const char *what);
 uint8_t *comm_heap(const EpComm *c);
 static inline void *comm_on_heap(const EpComm *c, uint64_t at) { return comm_heap(c) + at; }
 
-/* Fills a caller's struct up to its `size`, which stays, because the caller's header may be older. */
+/* Fills a caller's struct up to its `size`, because the caller's header may be older. The member `size` keeps its
+ * value. */
 void comm_give(void *out, const void *whole, size_t bytes);
 
 /* Copies a caller's struct to `whole` (`bytes` bytes). Members that the caller's header lacks become 0. Returns -1

@@ -72,7 +72,8 @@ static void read_line(const char *path, char *out, size_t size) {
   fclose(f);
 }
 
-/* Returns a number for this process without /dev/urandom. Process ids of two containers may be equal. */
+/* Returns a number that identifies this process on hosts without /dev/urandom. A process id is not enough, because
+ * processes in two containers may have the same id. */
 static uint64_t guess(void) {
   struct timespec t = {0, 0};
   clock_gettime(CLOCK_REALTIME, &t);

@@ -26,8 +26,8 @@ const char *epcomm_status_name(EpcommStatus status) {
   return (unsigned)status < sizeof names / sizeof names[0] ? names[status] : "unknown";
 }
 
-/* Describes a disagreement in debug mode. want and got: call number << 32 | `about` of this rank's and of the
- * other rank's call. */
+/* Describes a disagreement in debug mode. f->want describes this rank's call, and f->got the other rank's call, each as
+ * call number << 32 | EpArgs.about. */
 static void describe_disagreement(const EpComm *c, const EpFault *f, char *text) {
   static const char *const ops[] = {"dispatch", "combine"};
   uint32_t mine = (uint32_t)f->want, theirs = (uint32_t)f->got;

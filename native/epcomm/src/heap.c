@@ -1,4 +1,5 @@
-/* Computes the offsets in a rank's heap. kernels/cuda/pack/read.go computes the same bytes of a slot. */
+/* Computes the offsets in a rank's heap. kernels/cuda/pack/memory.go also computes the bytes of a slot, and must
+ * agree. */
 #include <string.h>
 
 #include "comm.h"
@@ -24,9 +25,14 @@ static uint32_t counts_with(const EpComm *c, uint32_t state, int op) {
   return state;
 }
 
+/* The memory that a region shares with other regions (PackRegion.area).
+ * placed:  1 if an earlier region of the area has an offset
+ * covered: 1 if an earlier region of the area is at least as large as this region
+ * common:  offset at which all regions of the area begin; if they have halves, offset of their middle
+ * most:    bytes of the largest region of the area */
 typedef struct Area {
-  int placed, covered;   /* placed: a region has an offset; covered: a region is large enough */
-  uint64_t common, most; /* common: their first offset, or that of their middle; most: bytes of the largest region */
+  int placed, covered;
+  uint64_t common, most;
 } Area;
 static Area area_of(const EpComm *c, const SlotAt *at, uint32_t state, uint32_t i) {
   const PackRegion *own = region(c, state, i);

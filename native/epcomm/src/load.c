@@ -20,7 +20,7 @@ static EpcommStatus find(EpComm *c, uint32_t module, const char *entry, DrvFunct
   return r == 0 ? EPCOMM_OK : comm_driver_error(c, r, entry);
 }
 
-/* Sets a kernel's attributes early, because this waits for the device. */
+/* Sets a kernel's attributes. Setting them waits for the device, so it must happen before any call. */
 static DrvResult ready(const Driver *d, DrvFunction f, uint32_t shared, int *most_threads) {
   int most = 0, local = 0;
   size_t stack = 0;

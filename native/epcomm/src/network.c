@@ -1,6 +1,6 @@
 /* Joins ranks on several nodes with NVSHMEM, which allocates their heaps. A process stays in NVSHMEM's group until
- * it ends, because finalize would wait for a dead rank. So the heap is freed only after an exchange with all
- * ranks. */
+ * it ends, because finalize would wait for a dead rank. NVSHMEM's free also waits for all ranks, so the heap is
+ * freed only after an exchange with all ranks. */
 #include <pthread.h>
 #include <stdlib.h>
 

@@ -1,4 +1,4 @@
-/* Launches the other kernels of DeepEP's normal calls. */
+/* Launches the kernels of DeepEP's normal calls, except dispatch and combine. */
 #include <string.h>
 
 #include "comm.h"

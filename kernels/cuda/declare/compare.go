@@ -12,11 +12,11 @@ const JudgedElements = 16 << 20
 // Judged returns how far a config's output may be from the oracle's, and the largest number of rows to compare. With
 // an epilogue, all rows are compared.
 func (f Declaration) Judged(p ep.Problem, c ep.Config) ref.Compare {
-	out := f.compare
+	out, s := ref.Compare{}, f.StateOf(c)
 	if f.Kernel.Op == ep.Combine {
-		out.Partial = partialOf(c)
-	} else if pollsData(c) {
-		out.Ordered = true
+		out.Bits, out.Partial = s.bits, partialOf(c)
+	} else {
+		out.Ordered = s.ordered
 	}
 	switch c.Str("epilogue") {
 	case "scale":
@@ -37,11 +37,11 @@ func JudgedAs(p ep.Problem, c ep.Config) (ref.Compare, error) {
 
 func partialOf(c ep.Config) ref.Partial {
 	switch {
-	case c.Str("route") == "direct":
+	case holds(c, "route=direct"):
 		return ref.NoPartial
-	case isDedup(c), c.Str("partial") == "bf16":
+	case holds(c, "algo=dedup"), holds(c, "partial=bf16"):
 		return ref.BF16Partial
-	case c.Str("partial") == "f32", ownRegisters(c):
+	case holds(c, "partial=f32"), holds(c, "own=registers"):
 		return ref.F32Partial
 	}
 	return ref.NoPartial

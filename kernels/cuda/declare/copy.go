@@ -38,5 +38,5 @@ func (p CopyProbe) Launch() Launch {
 // State returns the memory of the copy: source rows, then target rows.
 func (p CopyProbe) State() State {
 	area := Zeroed("area", 2*int64(p.rows())*int64(p.RowBytes))
-	return State{Name: "copy", Regions: func(ep.Problem) []Region { return []Region{area} }, Counters: onlyAbort}
+	return State{Name: "copy", Regions: func(ep.Problem) []Region { return []Region{area} }}
 }

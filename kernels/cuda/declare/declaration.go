@@ -9,8 +9,9 @@
 package declare
 
 import (
+	"slices"
+
 	"github.com/epbench/epbench/kernels"
-	"github.com/epbench/epbench/kernels/ref"
 	"github.com/epbench/epbench/tune/ep"
 )
 
@@ -28,50 +29,48 @@ type Declaration struct {
 	// compiler copies EpArgs to the stack.
 	source string
 
-	// entry returns the name of the entry point, without a suffix for mode=split. Nil means the name of the kernel.
-	entry func(ep.Problem, ep.Config) string
+	// entry lists the parts of the entry point's name, without a suffix for mode=split. See `chosen`. "" means the name
+	// of the kernel.
+	entry string
 
-	// shared returns the dynamic shared memory of a block, in bytes. Nil means none.
-	shared func(ep.Problem, ep.Config) int
+	// macros lists the macros of the compile-time parameters. NAME=threads has the value of a parameter. NAME=epilogue=scale|bias
+	// is 1 for the first word, 2 for the second, and 0 for others. NAME is 1. See `chosen` for macros of some configs.
+	// Leave out macros that the entry point does not read: kernels with the same source and macros share one binary.
+	macros string
 
-	// State is the memory through which the ranks exchange tokens, the same for a dispatch and its combine.
-	State State
+	// State is the memory through which the ranks exchange tokens, the same for a dispatch and its combine. `states`
+	// holds the memory of configs for which a condition holds.
+	State  State
+	states map[string]State
 
-	// stateOf returns the memory of one config. Nil means State for all configs.
-	stateOf func(ep.Config) State
+	// places lists a word, or more, for configs of which other ranks write the output rows. The rows must then lie on
+	// the symmetric heap. See `chosen`.
+	places string
 
-	// defines returns macros (NAME=VALUE) for compile-time parameters. Leave out macros that the entry point does not
-	// read: kernels with the same source and macros share one binary.
-	defines func(ep.Config) []string
+	// values returns the default values that differ from the parameters' own. With nil, Kernel.Default is nil too.
+	// `split` returns the values for mode=split, and `starts` those of configs that every search measures. See `with`.
+	values, split func(setting) string
+	starts        func(setting) []string
 
-	// dispatch is set only for a combine. It returns the dispatch that runs before a combine that is timed or verified
-	// alone.
-	dispatch func(ep.Machine, ep.Problem, ep.Config) ep.Config
-
-	// compare bounds the difference between the output and package ref's. Its zero value means the same bytes for a
-	// dispatch, and package ref's error bound for a combine.
-	compare ref.Compare
-
-	// places reports whether other ranks write the output rows, which must then lie on the symmetric heap.
-	places func(ep.Config) bool
+	// follows names a parameter of a combine. The dispatch before it must have the same value.
+	follows string
 }
 
 // Declarations lists the kernels that one process can run on all GPUs of a host. The order matters: the first kernel
 // for an operation and layout gives the default config.
 func Declarations() []Declaration {
-	return []Declaration{
-		dispatchEP(), combineEP(),
-		dispatchLL(), combineLL(),
-		dispatchFinal(), combineFinal(),
-		dispatchRank(), combineRank(),
-		dispatchMasked(), combineMasked(),
-		fusedSilu(),
-	}
+	return completed(epKernels(), llKernels(), finalKernels(), rankKernels(), maskedKernels(), activationKernels())
 }
 
 // HostDeclarations lists the kernels that also send tokens to other hosts. They need one process for each GPU.
-func HostDeclarations() []Declaration {
-	return []Declaration{dispatchHosts(), combineHosts()}
+func HostDeclarations() []Declaration { return completed(hostsKernels()) }
+
+func completed(families ...[]Declaration) []Declaration {
+	all := slices.Concat(families...)
+	for i := range all {
+		all[i] = all[i].completed()
+	}
+	return all
 }
 
 // State describes the memory that stays between calls: regions of the symmetric heap, and counters of each rank.
@@ -86,22 +85,39 @@ type State struct {
 	// then have Halves set, or hold only data of a single call.
 	anyDType bool
 
-	// Regions lists the regions in the order of EpArgs.region.
+	ordered bool // a dispatch always gives its rows the same order
+	bits    bool // a combine gives the bits of the oracle
+
+	// Regions lists the regions in the order of EpArgs.region. Nil means none.
 	Regions func(ep.Problem) []Region
 
 	// Counters returns the number of int32 words at EpArgs.counters. Word 0 is the abort word: a kernel that finds it
-	// set stops waiting.
+	// set stops waiting. Nil means that there is no other word.
 	Counters func(ep.Problem) int
 }
 
-func onlyAbort(ep.Problem) int { return 1 }
+func (s State) regions(p ep.Problem) []Region {
+	if s.Regions == nil {
+		return nil
+	}
+	return s.Regions(p)
+}
+
+func (s State) counters(p ep.Problem) int {
+	if s.Counters == nil {
+		return 1
+	}
+	return max(s.Counters(p), 1)
+}
 
 // StateOf returns the state that the calls of a config use.
 func (f Declaration) StateOf(c ep.Config) State {
-	if f.stateOf == nil {
-		return f.State
+	for condition, s := range f.states {
+		if holds(c, condition) {
+			return s
+		}
 	}
-	return f.stateOf(c)
+	return f.State
 }
 
 // Of returns the state for micro-batch 0 or 1. Each has its own memory, because their calls overlap in time.

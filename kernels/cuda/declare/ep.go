@@ -5,122 +5,54 @@ import (
 	"fmt"
 
 	"github.com/epbench/epbench/kernels"
-	"github.com/epbench/epbench/kernels/dtype"
 	"github.com/epbench/epbench/tune/ep"
 )
 
 // epState declares the memory of native/kernels/ep.
 var epState = State{Name: "ep", Regions: regionsEP, Counters: countersEP}
 
-// dispatchEP declares the dispatch of ep_comm in Modular's MAX. The defaults of its parameters are MAX's constants.
-func dispatchEP() Declaration {
-	return Declaration{
+// epKernels declares dispatch and combine of ep_comm in Modular's MAX. The defaults of the dispatch are MAX's
+// constants.
+func epKernels() []Declaration {
+	return []Declaration{{
 		Kernel: kernels.Kernel{
-			Name: "dispatch", Op: ep.Dispatch, Layouts: byExpert,
+			Name: "dispatch", Op: ep.Dispatch, Layouts: byExpert, Check: checkEP,
 			Doc: "Tokens are staged, copied to every destination and counted. The counts are sent last, and receivers wait for them.",
-			Params: append(epParams(),
-				speedParam(kernels.Launch, "count_sms", "blocks that count tokens and signal; the others send", "SMs", "8", "2", "8", "16"),
-				tileParam,
-				speedParam(kernels.Launch, "chunk_bytes", "bytes of a message that one warp sends; 0: all of it", "bytes", "0", "0", "1024", "4096"),
-				wordParam("algo", "direct: one message for each expert; dedup: one message for each distinct rank, whose receiver copies the token to each expert", "direct", "dedup"),
-				copyParam(), inFlightParam("4"),
-			),
-			Check: checkEP, Default: defaultDispatchEP,
+			Params: params("threads 256 512 *1024", "sms 32 64 *132", "mode/counts", "pdl 0 *1", "count_sms", "tile_tokens",
+				"chunk_bytes/message", "algo/dispatch", "copy", "in_flight 2 *4 8"),
 		},
-		source: "ep/dispatch.cuh",
-		entry:  func(ep.Problem, ep.Config) string { return "ep_dispatch" },
-		shared: sharedEP, State: epState, defines: definesEP,
-	}
-}
-
-// combineEP declares the combine of ep_comm in Modular's MAX.
-func combineEP() Declaration {
-	return Declaration{
+		source: "ep/dispatch.cuh", entry: "ep_dispatch", State: epState,
+		macros: "EP_THREADS=threads EP_ALGO=algo=dedup EP_IN_FLIGHT=in_flight EP_COPY=copy=bulk",
+		values: func(s setting) string {
+			sms := max(2, s.sms)
+			counting := max(1, (s.Experts*Warp+MaxThreads-1)/MaxThreads) // a warp for each expert, as in MAX
+			return fmt.Sprintf("sms=%d,count_sms=%d", sms, min(counting, sms-1))
+		},
+	}, {
 		Kernel: kernels.Kernel{
-			Name: "combine", Op: ep.Combine, Layouts: byExpert,
+			Name: "combine", Op: ep.Combine, Layouts: byExpert, Check: checkEP, CheckPair: checkPairEP,
 			Doc: "Each row is sent back to its own place and counted. Some blocks wait for the counts, and then let the other blocks sum the rows.",
-			Params: append(epParams(),
-				waitersParam, sumChunkParam,
-				speedParam(kernels.Compile, "rows", "rows that a block sends at a time", "tokens", "1", "1", "2", "4"),
-				rotateParam("0"),
-				algoParam("direct: every row travels; dedup: one BF16 partial sum for each rank, after dispatch with algo=dedup"),
-				kernels.Param{Name: "epilogue", Doc: "operation on each finished value: none, scale or bias",
-					Values: []ep.Value{"none", "scale", "bias"}, Default: "none", Binding: kernels.Compile, Class: kernels.Hook},
-				copyParam(), inFlightParam("8"),
-			),
-			Check: checkEP, Default: defaultCombineEP, CheckPair: checkPairEP,
+			Params: params("threads 256 512 *1024", "sms 32 64 *132", "mode/counts", "pdl 0 *1", "wait_sms/counts", "chunk_bytes/sum",
+				"rows", "rotate *0 1", "algo/combine", "epilogue", "copy", "in_flight 2 4 *8"),
 		},
-		source: "ep/combine.cuh",
-		entry:  func(ep.Problem, ep.Config) string { return "ep_combine" },
-		shared: sharedEP, State: epState,
-		defines: func(c ep.Config) []string {
-			return append(definesEP(c), defineInt("EP_ROWS", c, "rows"), Define("EP_EPILOGUE", epilogues[c.Str("epilogue")]))
+		source: "ep/combine.cuh", entry: "ep_combine", State: epState, follows: "algo",
+		macros: "EP_THREADS=threads EP_ALGO=algo=dedup EP_IN_FLIGHT=in_flight EP_COPY=copy=bulk EP_ROWS=rows EP_EPILOGUE=epilogue=scale|bias",
+		// MAX loads all rows of a token at once. More than 8 rows would need too many registers.
+		values: func(s setting) string {
+			list := fmt.Sprintf("sms=%d", max(2, s.sms))
+			if s.TopK > 8 {
+				list += ",in_flight=4"
+			}
+			return list
 		},
-		dispatch: func(m ep.Machine, p ep.Problem, c ep.Config) ep.Config {
-			return defaultDispatchEP(m, p).With("algo", c.Values["algo"])
-		},
-	}
-}
-
-func epParams() []kernels.Param {
-	return []kernels.Param{
-		threadsParam("256", "512", "1024"), smsParam("32", "64", "132"), modeParam(kernels.Launch),
-		pdlParam("1"),
-	}
-}
-
-func copyParam() kernels.Param {
-	return wordParam("copy", "how senders move data: vector (16 bytes a lane) or bulk (asynchronous copies through shared memory)", "vector", "bulk")
-}
-
-func definesEP(c ep.Config) []string {
-	return []string{
-		defineThreads(c),
-		Define("EP_ALGO", Bit(isDedup(c))),
-		defineInt("EP_IN_FLIGHT", c, "in_flight"),
-		Define("EP_COPY", Bit(isBulk(c))),
-	}
-}
-
-var epilogues = map[string]int{"": 0, "none": 0, "scale": 1, "bias": 2}
-
-func isBulk(c ep.Config) bool { return c.Str("copy") == "bulk" }
-
-// sharedEP returns the shared memory of bulk copies in bytes: three messages in a dispatch, eight rows in a combine.
-func sharedEP(p ep.Problem, c ep.Config) int {
-	direct, dedup := messagesEP(p)
-	switch {
-	case !isBulk(c):
-		return 0
-	case c.Kernel == "combine":
-		return 8 * 2 * p.Hidden
-	case isDedup(c):
-		return int(3 * dedup)
-	}
-	return int(3 * direct)
-}
-
-func defaultDispatchEP(m ep.Machine, p ep.Problem) ep.Config {
-	sms := max(2, maxBlocks(m, p))
-	counting := max(1, (p.Experts*Warp+MaxThreads-1)/MaxThreads) // a warp for each expert, as in MAX
-	return dispatchEP().plain(m, p).With("sms", number(sms)).With("count_sms", number(min(counting, sms-1)))
-}
-
-// defaultCombineEP returns a config that loads all rows of a token at once, as MAX does. More than 8 rows would need
-// too many registers, so it loads 4 at once.
-func defaultCombineEP(m ep.Machine, p ep.Problem) ep.Config {
-	c := combineEP().plain(m, p).With("sms", number(max(2, maxBlocks(m, p))))
-	if p.TopK > 8 {
-		return c.With("in_flight", "4")
-	}
-	return c
+	}}
 }
 
 func checkEP(m ep.Machine, p ep.Problem, c ep.Config) error {
 	if err := CheckProblem(m, p); err != nil {
 		return err
 	}
-	if p.SkipA2A && isDedup(c) {
+	if p.SkipA2A && holds(c, "algo=dedup") {
 		return fmt.Errorf("algo: dedup saves nothing with skip-a2a, because nothing is sent; use direct")
 	}
 	return cmp.Or(
@@ -155,16 +87,16 @@ func checkCounted(c ep.Config) error {
 const sharedLimit = 227<<10 - 20<<10
 
 func checkCopy(m ep.Machine, p ep.Problem, c ep.Config) error {
-	if !isBulk(c) {
+	if !holds(c, "copy=bulk") {
 		return nil
 	}
 	if before90(m.Arch) {
 		return fmt.Errorf("copy: bulk needs sm_90 or later and this is %s; use vector", m.Arch)
 	}
-	if c.Kernel == "combine" && isDedup(c) {
+	if c.Kernel == "combine" && holds(c, "algo=dedup") {
 		return fmt.Errorf("copy: bulk cannot move the sums of algo=dedup; use vector")
 	}
-	if n := sharedEP(p, c); n > sharedLimit {
+	if n := sharedBytes(p, c); n > sharedLimit {
 		return fmt.Errorf("copy: bulk stages %d bytes in shared memory, more than %d; use vector", n, sharedLimit)
 	}
 	return nil
@@ -172,7 +104,7 @@ func checkCopy(m ep.Machine, p ep.Problem, c ep.Config) error {
 
 // checkPairEP refuses algo=dedup after a direct dispatch, which does not record the rows that a rank must sum.
 func checkPairEP(dispatch, combine ep.Config) error {
-	if isDedup(combine) && !isDedup(dispatch) {
+	if holds(combine, "algo=dedup") && !holds(dispatch, "algo=dedup") {
 		return fmt.Errorf("combine.algo: dedup sums the rows of one message and needs dispatch.algo=dedup, not %s", dispatch.Str("algo"))
 	}
 	return nil
@@ -183,19 +115,18 @@ const maxBlocksEP = 512
 
 // regionsEP lists the regions of the enum EpRegion in ep/layout.cuh.
 func regionsEP(p ep.Problem) []Region {
-	r, t, k, local := int64(p.Ranks), int64(p.MaxTokens), int64(p.TopK), int64(p.LocalExperts())
-	sources := int64(dtype.Sources(p))
+	z := sizesOf(p)
 	direct, dedup := messagesEP(p)
-	row := int64(2 * p.Hidden)
+	counts := z.local * z.sources * 8
 	return []Region{
-		Zeroed("send", t*dedup),
-		Zeroed("recv", t*max(local*sources*direct, r*dedup)),
-		Poisoned("counts", local*sources*8),
-		Poisoned("rank_flags", 2*r*8),
-		Poisoned("rows", r*t*k*4),
-		Zeroed("return", t*max(k, r)*row),
-		Poisoned("return_counts", local*sources*8),
-		Poisoned("return_flags", r*8),
+		Zeroed("send", z.tokens*dedup),
+		Zeroed("recv", z.tokens*max(z.local*z.sources*direct, z.ranks*dedup)),
+		Poisoned("counts", counts),
+		Poisoned("rank_flags", 2*z.ranks*8),
+		Poisoned("rows", z.ranks*z.tokens*z.topK*4),
+		Zeroed("return", z.tokens*max(z.topK, z.ranks)*z.row),
+		Poisoned("return_counts", counts),
+		Poisoned("return_flags", z.ranks*8),
 	}
 }
 

@@ -96,7 +96,7 @@ func TestEPRefusals(t *testing.T) {
 		{machine: func(m *ep.Machine) { m.GPUs = 1 }, want: "ranks: 2 need 2 GPUs"},
 	} {
 		m, p := onCPU(), base.problem()
-		conf := changed(defaultDispatchEP(m, p), c.conf...)
+		conf := changed(dispatchEP().Kernel.Default(m, p), c.conf...)
 		if c.problem != nil {
 			c.problem(&p)
 		}
@@ -111,7 +111,7 @@ func TestEPRefusals(t *testing.T) {
 
 // TestEPPairs: a combine with algo=dedup needs a dispatch with algo=dedup.
 func TestEPPairs(t *testing.T) {
-	d, c := defaultDispatchEP(onCPU(), ep.Problem{Ranks: 2, Experts: 8}), defaultCombineEP(onCPU(), ep.Problem{Ranks: 2})
+	d, c := dispatchEP().Kernel.Default(onCPU(), ep.Problem{Ranks: 2, Experts: 8}), combineEP().Kernel.Default(onCPU(), ep.Problem{Ranks: 2})
 	for _, q := range []struct {
 		dispatch, combine string
 		legal             bool
@@ -121,9 +121,9 @@ func TestEPPairs(t *testing.T) {
 			t.Errorf("%s then %s: %v", q.dispatch, q.combine, err)
 		}
 	}
-	follow := combineEP().dispatch(onCPU(), ep.Problem{Ranks: 2, Experts: 8}, changed(c, "algo", "dedup"))
-	if follow.Str("algo") != "dedup" {
-		t.Errorf("before a combine with algo=dedup runs the dispatch %s", follow.Key())
+	follow, err := DispatchBefore(onCPU(), ep.Problem{Ranks: 2, Experts: 8}, changed(c, "algo", "dedup"))
+	if err != nil || follow.Str("algo") != "dedup" {
+		t.Errorf("before a combine with algo=dedup runs the dispatch %s, %v", follow.Key(), err)
 	}
 	if first := slices.IndexFunc(Declarations(), func(f Declaration) bool { return f.Kernel.Op == ep.Dispatch }); Declarations()[first].Kernel.Name != "dispatch" {
 		t.Error("the library default is not the first dispatch")

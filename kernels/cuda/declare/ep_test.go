@@ -40,8 +40,8 @@ func (c epCase) problem() ep.Problem {
 
 func (c epCase) configs(p ep.Problem) (dispatch, combine ep.Config) {
 	small := []string{"sms", "4", "threads", "96"}
-	dispatch = changed(changed(defaultDispatchEP(onCPU(), p), append(small, "count_sms", "1")...), append(c.conf, c.dconf...)...)
-	combine = changed(changed(defaultCombineEP(onCPU(), p), small...), append(c.conf, c.cconf...)...)
+	dispatch = changed(changed(dispatchEP().Kernel.Default(onCPU(), p), append(small, "count_sms", "1")...), append(c.conf, c.dconf...)...)
+	combine = changed(changed(combineEP().Kernel.Default(onCPU(), p), small...), append(c.conf, c.cconf...)...)
 	return dispatch, combine
 }
 

@@ -274,7 +274,7 @@ func TestFastKernelsRace(t *testing.T) {
 			dispatchFinalHome(), combineFinalPartial()},
 	} {
 		t.Run(q.c.Kernel.Name, func(t *testing.T) {
-			if isHome(q.d.Kernel.DefaultConfig(onCPU(), q.p)) {
+			if holds(q.d.Kernel.DefaultConfig(onCPU(), q.p), "algo=home") {
 				oncePerRun(t)
 			}
 			t.Parallel()

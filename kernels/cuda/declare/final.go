@@ -7,77 +7,46 @@ import (
 
 	"github.com/epbench/epbench/kernels"
 	"github.com/epbench/epbench/kernels/dtype"
-	"github.com/epbench/epbench/kernels/ref"
 	"github.com/epbench/epbench/tune/ep"
 )
 
 // finalState declares the memory of native/kernels/final, kernels for prefill, where a call has many tokens. A sender
 // writes each token to its final place in the receiver's output. The enum FinCounter in final/layout.cuh lists the
 // counters.
-var finalState = State{Name: "final", anyDType: true, Regions: regionsFinal, Counters: func(ep.Problem) int { return 5 }}
+var finalState = State{Name: "final", anyDType: true, ordered: true, Regions: regionsFinal, Counters: func(ep.Problem) int { return 5 }}
 
-// dispatchFinal declares the dispatch. The ranks first exchange how many tokens each expert gets. Then every rank
-// knows the output row of each token, and writes tokens there.
-func dispatchFinal() Declaration {
-	return Declaration{
+// finalKernels declares a dispatch and a combine. The ranks first exchange how many tokens each expert gets. Then every
+// rank knows the output row of each token, and writes tokens there.
+func finalKernels() []Declaration {
+	return []Declaration{{
 		Kernel: kernels.Kernel{
-			Name: "dispatch_final", Op: ep.Dispatch, Layouts: byExpert,
+			Name: "dispatch_final", Op: ep.Dispatch, Layouts: byExpert, Check: checkDispatchFinal,
 			Doc: "Counts are sent first. Then each token is sent directly to its output row, and the receiver copies it to the rows of further experts. For large batches.",
-			Params: []kernels.Param{
-				design(wordParam("algo", "dedup: one message for each distinct rank of a token; direct: one for each expert; home: as dedup, and the sender stores all rows that a token has on its own rank", "dedup", "direct", "home")),
-				smsParam("8", "12", "16", "24", "32", "48", "64", "96", "132"),
-				waitParam("completes what arrived: copies rows to further experts, places scales", "0", "2", "5", "6", "8", "10", "12", "14", "16", "24", "32", "48", "66", "68", "84", "100"),
-				threadsParam("512", "768", "1024"),
-				added(speedParam(kernels.Compile, "team", "with algo=home, number of warps that send a token together, so that the tokens of a block arrive one after the other; 1: each warp sends tokens of its own",
-					"warps", "1", "1", "4", "8")),
-				wordParam("scales", "when FP8 scales are written to the output: row, with their row; tile, for 32 rows together after these rows have arrived", "row", "tile"),
-			},
+			Params: params("algo/final", "sms 8 12 16 24 32 48 64 96 *132",
+				"wait_sms/complete *0 2 5 6 8 10 12 14 16 24 32 48 66 68 84 100", "threads 512 768 *1024", "team", "scales"),
 			Formerly: formerly("dispatch_final_home", "algo=home"),
-			Check:    checkDispatchFinal, Default: defaultDispatchFinal, Starts: startsDispatchFinal,
 		},
 		ties:   []tie{{"algo=dedup", "team=1"}, {"algo=direct", "team=1"}},
-		source: "final/dispatch.cuh",
-		entry: func(_ ep.Problem, c ep.Config) string {
-			return "dispatch_final" + optionIf(isHome(c), "_home")
-		},
-		State: finalState,
-		defines: func(c ep.Config) []string {
-			sender := defineSums(c)
-			if isHome(c) {
-				sender = defineInt("EP_TEAM", c, "team")
-			}
-			return []string{defineThreads(c), sender, Define("EP_SCALES", Bit(c.Str("scales") == "tile"))}
-		},
-		compare: ref.Compare{Ordered: true},
-		places:  func(ep.Config) bool { return true },
-	}
-}
-
-func isHome(c ep.Config) bool { return c.Str("algo") == "home" }
-
-func combineFinal() Declaration {
-	return Declaration{
+		source: "final/dispatch.cuh", entry: "dispatch_final algo=home?_home", State: finalState, places: "always",
+		macros: "EP_THREADS=threads algo=home?EP_TEAM=team !algo=home?EP_DIRECT=algo=direct EP_SCALES=scales=tile",
+		values: func(setting) string { return dispatchValuesFinal },
+		starts: dispatchStartsFinal,
+	}, {
 		Kernel: kernels.Kernel{
-			Name: "combine_final", Op: ep.Combine, Layouts: byExpert,
+			Name: "combine_final", Op: ep.Combine, Layouts: byExpert, Check: checkCombineFinal,
 			Doc: "Warps take messages in turn and send each with one release; other blocks sum. With algo=dedup a rank sums its rows before it sends them. For large batches.",
-			Params: []kernels.Param{
-				fastAlgoParam, ownParam, smsParam("8", "12", "16", "20", "24", "32", "48", "64", "132"),
-				waitParam("sums what arrived", "0", "3", "4", "5", "8", "9", "10", "12", "16", "24", "32", "48", "64"),
-				threadsParam("384", "512", "768", "1024"),
-				speedParam(kernels.Compile, "in_flight", "16-byte loads of a sending lane that wait in shared memory; 0: they wait in registers, 2 to 4 of them",
-					"", "0", "0", "4", "8", "12"),
-			},
+			Params: params("algo/sum", "own", "sms 8 12 16 20 24 32 48 64 *132", "wait_sms/sum *0 3 4 5 8 9 10 12 16 24 32 48 64",
+				"threads 384 512 768 *1024", "in_flight/ring"),
 			Formerly: formerlyPartial(formerly("combine_final_partial", "own=registers,in_flight=8")),
-			Check:    checkCombineFinal, Default: defaultCombineFinal, Starts: startsCombineFinal,
 		},
-		source: "final/combine.cuh",
-		shared: func(_ ep.Problem, c ep.Config) int { return ringBytes(c) },
-		State:  finalState,
-		defines: func(c ep.Config) []string {
-			return []string{defineThreads(c), defineSums(c), defineInt("EP_IN_FLIGHT", c, "in_flight")}
+		source: "final/combine.cuh", State: finalState,
+		macros: "EP_THREADS=threads " + sumMacros + " EP_IN_FLIGHT=in_flight",
+		// Half of the SMs are enough for the full speed of the link with even routing.
+		values: func(s setting) string {
+			return fmt.Sprintf("sms=%d,wait_sms=1/2,threads=768", max(s.sms/2, min(s.sms, fewSMs)))
 		},
-		dispatch: func(m ep.Machine, p ep.Problem, _ ep.Config) ep.Config { return defaultDispatchFinal(m, p) },
-	}
+		starts: combineStartsFinal,
+	}}
 }
 
 // finalFP8Hidden is the largest hidden size with FP8. Each of a warp's 32 lanes holds four scales, and a scale is for
@@ -108,7 +77,7 @@ func checkCombineFinal(m ep.Machine, p ep.Problem, c ep.Config) error {
 	if err := cmp.Or(checkFinal(m, p, c), kernels.CheckMultiple(c, "in_flight", 4, 0, 32, "the vectors that one step loads")); err != nil {
 		return err
 	}
-	if ownRegisters(c) && c.Int("in_flight") == 0 {
+	if holds(c, "own=registers") && c.Int("in_flight") == 0 {
 		return fmt.Errorf("in_flight: 0, but with own=registers loads wait in shared memory; use 8")
 	}
 	if n := ringBytes(c); n > ringShared {
@@ -118,104 +87,70 @@ func checkCombineFinal(m ep.Machine, p ep.Problem, c ep.Config) error {
 	return nil
 }
 
-// defaultDispatchFinal returns a config in which three of eight SMs send. The other five copy arrived tokens to the
-// rows of further experts. On 4 H200, from 1,024 tokens on, no other division was more than 4 % faster.
-func defaultDispatchFinal(m ep.Machine, p ep.Problem) ep.Config {
-	return with(dispatchFinal().plain(m, p), "wait_sms=5/8,threads=768")
-}
+// dispatchValuesFinal lists default values: three of eight SMs send, and the other five copy arrived tokens to the rows of
+// further experts. On 4 H200, from 1,024 tokens on, no other division was more than 4 % faster.
+const dispatchValuesFinal = "wait_sms=5/8,threads=768"
 
-// fewSMs is the number of SMs from which on a call can use the full speed of the link.
-const fewSMs = 32
+// homeValuesFinal lists values with algo=home that are legal with any number of SMs and threads. In BF16 single warps of 768
+// threads spill registers on 4 and 8 ranks.
+const homeValuesFinal = "algo=home,wait_sms=0,threads=512"
 
-// startsDispatchFinal returns configs that every search measures: other divisions of the SMs, and for FP8 also
-// scales=tile. This halved the time if one rank received most rows, but took 2 to 5 % more time if routing was even.
-func startsDispatchFinal(m ep.Machine, p ep.Problem) []ep.Config {
-	own := defaultDispatchFinal(m, p)
-	splits := variants(own, "wait_sms=3/4")
-	if fastSMs(m, p) < fewSMs {
-		splits = variants(own, "wait_sms=1/2", "wait_sms=0")
-	}
-	out := append(slices.Concat(splits, inTiles(p, own), inTiles(p, splits...)), defaultDispatchFinalHome(m, p))
-	return append(out, startsDispatchFinalHome(m, p)...)
-}
-
-func inTiles(p ep.Problem, configs ...ep.Config) (out []ep.Config) {
-	if p.Dispatch != ep.FP8 {
-		return nil
-	}
-	for _, c := range configs {
-		out = append(out, c.With("scales", "tile"))
-	}
-	return out
-}
-
-// defaultDispatchFinalHome returns a config with algo=home that is legal with any number of SMs and threads.
-func defaultDispatchFinalHome(m ep.Machine, p ep.Problem) ep.Config {
-	return with(defaultDispatchFinal(m, p), "algo=home,wait_sms=0,threads=512")
-}
-
-// startsDispatchFinalHome returns configs with algo=home that every search measures. The default does not have 768
-// threads: in BF16, single warps then spill registers on 4 and 8 ranks.
-func startsDispatchFinalHome(m ep.Machine, p ep.Problem) []ep.Config {
-	out := variants(defaultDispatchFinalHome(m, p),
-		"team=8", "team=8,threads=768", "team=8,threads=768,wait_sms=1/4", "threads=768", "threads=768,wait_sms=1/2")
-	return append(out, inTiles(p, out...)...)
-}
-
-// defaultCombineFinal returns a config with half of the SMs, enough for the full speed of the link with even routing.
-// It adds a token's rows in top-k order, as the specification demands.
-func defaultCombineFinal(m ep.Machine, p ep.Problem) ep.Config {
-	all := fastSMs(m, p)
-	sms := max(all/2, min(all, fewSMs))
-	return with(combineFinal().plain(m, p).With("sms", number(sms)), "wait_sms=1/2,threads=768")
-}
-
-// startsCombineFinal returns configs that every search measures.
-func startsCombineFinal(m ep.Machine, p ep.Problem) []ep.Config {
-	all := combineFinal().plain(m, p)
-	out := variants(all, "threads=768,wait_sms=3/8")
-	if fastSMs(m, p) < fewSMs {
-		out = append(out, variants(all, "threads=1024,in_flight=8,wait_sms=3/8", "threads=1024,in_flight=8,wait_sms=0")...)
-	}
-	if p.Ranks < 2 {
+// dispatchStartsFinal returns values that every search measures: other divisions of the SMs, algo=home, and for FP8
+// also scales=tile. This halved the time if one rank received most rows, but took 2 to 5 % more time if routing was
+// even.
+func dispatchStartsFinal(s setting) []string {
+	inTiles := func(lists ...string) (out []string) {
+		for _, list := range lists {
+			if s.Dispatch == ep.FP8 {
+				out = append(out, list+",scales=tile")
+			}
+		}
 		return out
 	}
-	return append(append(out, defaultCombineFinalPartial(m, p)), startsCombineFinalPartial(m, p)...)
-}
-
-// defaultCombineFinalPartial returns the default with own=registers.
-func defaultCombineFinalPartial(m ep.Machine, p ep.Problem) ep.Config {
-	return with(combineFinal().plain(m, p), "own=registers,in_flight=8,threads=512,wait_sms=1/2")
-}
-
-// startsCombineFinalPartial returns configs with own=registers that every search measures. Their larger blocks spill
-// registers on sm_80, so the default does not have them.
-func startsCombineFinalPartial(m ep.Machine, p ep.Problem) []ep.Config {
-	own, sms := defaultCombineFinalPartial(m, p).With("threads", "768"), fastSMs(m, p)
-	if sms < fewSMs {
-		return variants(own, "wait_sms=1/2", "wait_sms=0", "wait_sms=5/8")
+	splits := each(dispatchValuesFinal, "wait_sms=3/4")
+	if s.sms < fewSMs {
+		splits = each(dispatchValuesFinal, "wait_sms=1/2", "wait_sms=0")
 	}
-	return append(variants(own, "wait_sms=1/2", "wait_sms=5/8"), with(own.With("sms", number(max(sms/2, fewSMs))), "wait_sms=1/2"))
+	homes := each(homeValuesFinal, "team=8", "team=8,threads=768", "team=8,threads=768,wait_sms=1/4", "threads=768", "threads=768,wait_sms=1/2")
+	return slices.Concat(splits, inTiles(dispatchValuesFinal), inTiles(splits...), []string{homeValuesFinal}, homes, inTiles(homes...))
+}
+
+// combineStartsFinal returns values that every search measures. The larger blocks with own=registers spill registers on
+// sm_80.
+func combineStartsFinal(s setting) []string {
+	out := []string{"threads=768,wait_sms=3/8"}
+	if s.sms < fewSMs {
+		out = append(out, each("threads=1024,in_flight=8", "wait_sms=3/8", "wait_sms=0")...)
+	}
+	if s.Ranks < 2 {
+		return out
+	}
+	const own = "own=registers,in_flight=8"
+	out = append(out, own+",threads=512,wait_sms=1/2")
+	if s.sms < fewSMs {
+		return append(out, each(own+",threads=768", "wait_sms=1/2", "wait_sms=0", "wait_sms=5/8")...)
+	}
+	half := fmt.Sprintf("sms=%d,wait_sms=1/2", max(s.sms/2, fewSMs))
+	return append(out, each(own+",threads=768", "wait_sms=1/2", "wait_sms=5/8", half)...)
 }
 
 // regionsFinal lists the regions of the enum FinRegion in final/layout.cuh.
 func regionsFinal(p ep.Problem) []Region {
-	r, t, k, e := int64(p.Ranks), int64(p.MaxTokens), int64(p.TopK), int64(p.Experts)
-	l := encodingOf(p)
-	slots, rows := max(r, k), int64(0)
+	z, l := sizesOf(p), encodingOf(p)
+	slots, rows := z.tokens*max(z.ranks, z.topK), int64(0)
 	if p.Dispatch == ep.FP8 {
 		rows = int64(dtype.MaxRows(p))
 	}
 	return []Region{
-		Zeroed("counts", 2*r*(e+1)*8),
-		Zeroed("places", t*k*4),
-		Poisoned("headers", r*t*k*8),
-		Zeroed("scales", r*t*int64(l.TokenBytes()-l.ScaleOffset())),
-		Zeroed("route", r*t*k*8),
-		Zeroed("tokens", r*4),
-		Zeroed("started", r*4),
-		Zeroed("flags", t*slots*4),
-		Zeroed("return", t*slots*int64(2*p.Hidden)),
+		Zeroed("counts", 2*z.ranks*(z.experts+1)*8),
+		Zeroed("places", z.tokens*z.topK*4),
+		Poisoned("headers", z.ranks*z.tokens*z.topK*8),
+		Zeroed("scales", z.ranks*z.tokens*int64(l.TokenBytes()-l.ScaleOffset())),
+		Zeroed("route", z.ranks*z.tokens*z.topK*8),
+		Zeroed("tokens", z.ranks*4),
+		Zeroed("started", z.ranks*4),
+		Zeroed("flags", slots*4),
+		Zeroed("return", slots*z.row),
 		Zeroed("origins", rows*4),
 	}
 }

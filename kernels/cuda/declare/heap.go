@@ -146,9 +146,9 @@ func IndexOf(p ep.Problem) Index {
 func StateParts(s State, p ep.Problem) []Region {
 	parts := []Region{
 		Zeroed(s.Part("rounds"), 8),
-		Zeroed(s.Part("counters"), int64(max(s.Counters(p), 1))*4),
+		Zeroed(s.Part("counters"), int64(s.counters(p))*4),
 	}
-	for _, r := range s.Regions(p) {
+	for _, r := range s.regions(p) {
 		r.Name = s.Part(r.Name)
 		parts = append(parts, r)
 	}
@@ -161,4 +161,15 @@ func OpIndex(op ep.Op) int64 {
 		return 1
 	}
 	return 0
+}
+
+// sizes holds what the sizes of regions depend on.
+type sizes struct {
+	ranks, tokens, topK, experts, local, sources, nodes int64
+	row                                                 int64 // bytes of a BF16 row
+}
+
+func sizesOf(p ep.Problem) sizes {
+	return sizes{int64(p.Ranks), int64(p.MaxTokens), int64(p.TopK), int64(p.Experts), int64(p.LocalExperts()), int64(dtype.Sources(p)), int64(p.Nodes),
+		int64(2 * p.Hidden)}
 }

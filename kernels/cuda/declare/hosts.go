@@ -6,7 +6,6 @@ import (
 
 	"github.com/epbench/epbench/kernels"
 	"github.com/epbench/epbench/kernels/cuda/sources"
-	"github.com/epbench/epbench/kernels/dtype"
 	"github.com/epbench/epbench/tune/ep"
 )
 
@@ -15,7 +14,7 @@ import (
 var hostsState = State{Name: "hosts", Regions: regionsHosts, Counters: countersHosts}
 
 // hostsLLState declares the memory of configs with arrival=data. Their receivers poll the data instead of counters.
-var hostsLLState = State{Name: "hosts-ll", Regions: regionsHostsLL, Counters: onlyAbort}
+var hostsLLState = State{Name: "hosts-ll", ordered: true, Regions: regionsHostsLL}
 
 // Limits of the kernels that also send to other hosts.
 const (
@@ -35,107 +34,45 @@ const (
 	combineUnpolled  = "wait_sms=1,chunk_bytes=512,rotate=1,route=direct,partial=f32,in_flight=4"
 )
 
-// dispatchHosts declares the dispatch of ep_comm in Modular's MAX with use_shmem.
-func dispatchHosts() Declaration {
-	return Declaration{
+// hostsKernels declares the dispatch and the combine of ep_comm in Modular's MAX with use_shmem.
+func hostsKernels() []Declaration {
+	polled := map[string]State{"arrival=data": hostsLLState}
+	out := []Declaration{{
 		Kernel: kernels.Kernel{
-			Name: "dispatch_hosts", Op: ep.Dispatch,
+			Name: "dispatch_hosts", Op: ep.Dispatch, Check: checkHosts,
 			Doc: "Tokens are staged and put to every destination, by peer pointers inside a host and by NVSHMEM between hosts.",
-			Params: append(hostParams("count: receivers wait until all messages are counted; data, for small batches: receivers poll each message, or the flag that another host puts after it"),
-				added(pieceParam("part", "with arrival=data, message bytes that a receiving or forwarding warp waits for and copies at a time")),
-				speedParam(kernels.Launch, "count_sms", "blocks that count tokens and announce; the others send", "SMs", "2", "2", "8"),
-				tileParam,
-				speedParam(kernels.Launch, "chunk_bytes", "bytes of a message that one warp puts; 0: all of it", "bytes", "0", "0", "1024", "4096"),
-				wordParam("route", "direct: one message for each expert of a token, or with arrival=data for each rank; rail: one message for each host, sent to the host's rank with the sender's local index, and forwarded by that rank", "direct", "rail"),
-				speedParam(kernels.Compile, "relay_warps", "warps of a block that forward under route=rail", "", "4", "1", "4", "16"),
-				speedParam(kernels.Compile, "relay_chunk", "messages that a warp forwards in a row", "tokens", "1", "1", "4"),
-				inFlightParam("4"),
-			),
+			Params: params("threads 128 256 *512", "sms 32 64 *132", "mode/counts", "pdl 0 *1", "arrival/message", "part/hosts", "count_sms/hosts",
+				"tile_tokens", "chunk_bytes/hosts", "route/message", "relay_warps", "relay_chunk", "in_flight 2 *4 8"),
 			Formerly: formerly("dispatch_ll_hosts", dispatchUnpolled+",arrival=data"),
-			Check:    checkHosts, Starts: startsHosts(dispatchHosts),
 		},
 		ties: []tie{
 			{"arrival=data", dispatchUnpolled}, {"arrival=count", "part=512"},
 			{"route=rail", "chunk_bytes=0"}, // route=rail sends every message in one piece
 		},
-		source: sources.HostsFolder + "dispatch.cuh", entry: entryHosts("dispatch"), State: hostsState,
-		stateOf: stateOfHosts,
-		defines: func(c ep.Config) []string {
-			if pollsData(c) {
-				return []string{defineThreads(c), defineInt("EP_PART_BYTES", c, "part"), defineRoute(c), defineArrival}
-			}
-			return []string{defineThreads(c), defineInt("EP_IN_FLIGHT", c, "in_flight"), defineRoute(c),
-				defineInt("EP_RELAY_WARPS", c, "relay_warps"), defineInt("EP_RELAY_CHUNK", c, "relay_chunk")}
-		},
-	}
-}
-
-// combineHosts declares the combine.
-func combineHosts() Declaration {
-	return Declaration{
+		source: sources.HostsFolder + "dispatch.cuh", entry: "!arrival=data?ep_hosts_dispatch arrival=data?ll_hosts_dispatch",
+		State: hostsState, states: polled,
+		macros: "EP_THREADS=threads arrival=data?EP_PART_BYTES=part !arrival=data?EP_IN_FLIGHT=in_flight EP_ROUTE=route=rail " +
+			"!arrival=data?EP_RELAY_WARPS=relay_warps !arrival=data?EP_RELAY_CHUNK=relay_chunk arrival=data?EP_ARRIVAL_DATA",
+	}, {
 		Kernel: kernels.Kernel{
-			Name: "combine_hosts", Op: ep.Combine,
+			Name: "combine_hosts", Op: ep.Combine, Check: checkHosts,
 			Doc: "Rows are put back to their token's rank and summed there, by peer pointers inside a host and by NVSHMEM between hosts.",
-			Params: append(hostParams("count: receivers wait until all rows are counted; data, for small batches: receivers poll each row, or the flag that another host puts after it"),
-				waitersParam, sumChunkParam, rotateParam("1"),
-				wordParam("route", "direct: every row goes to the rank of its token; rail: each host sends one sum for each token", "direct", "rail"),
-				rounding(wordParam("partial", "dtype in which a host sends its sum of a token's rows with route=rail: f32 or bf16", "f32", "bf16")),
-				inFlightParam("4"),
-			),
+			Params: params("threads 128 256 *512", "sms 32 64 *132", "mode/counts", "pdl 0 *1", "arrival/row", "wait_sms/counts",
+				"chunk_bytes/sum", "rotate 0 *1", "route/row", "partial", "in_flight 2 *4 8"),
 			Formerly: formerly("combine_ll_hosts", combineUnpolled+",arrival=data"),
-			Check:    checkHosts, Starts: startsHosts(combineHosts),
 		},
 		ties:   []tie{{"arrival=data", combineUnpolled}, {"route=direct", "partial=f32"}},
-		source: sources.HostsFolder + "combine.cuh", entry: entryHosts("combine"), State: hostsState,
-		stateOf: stateOfHosts,
-		defines: func(c ep.Config) []string {
-			if pollsData(c) {
-				return []string{defineThreads(c), defineArrival}
-			}
-			return []string{defineThreads(c), defineInt("EP_IN_FLIGHT", c, "in_flight"), defineRoute(c), Define("EP_PARTIAL", Bit(c.Str("partial") == "bf16"))}
-		},
-		dispatch: func(m ep.Machine, p ep.Problem, c ep.Config) ep.Config {
-			return Fitted(dispatchHosts().Kernel, m, p).With("arrival", c.Values["arrival"])
-		},
-	}
-}
-
-func hostParams(arrival string) []kernels.Param {
-	return []kernels.Param{
-		threadsParam("128", "256", "512"), smsParam("32", "64", "132"), modeParam(kernels.Launch),
-		pdlParam("1"),
-		design(added(wordParam("arrival", arrival, "count", "data"))),
-	}
-}
-
-func pollsData(c ep.Config) bool { return c.Str("arrival") == "data" }
-
-const defineArrival = "EP_ARRIVAL_DATA=1"
-
-func isRail(c ep.Config) bool { return c.Str("route") == "rail" }
-
-func defineRoute(c ep.Config) string { return Define("EP_ROUTE", Bit(isRail(c))) }
-
-func entryHosts(op string) func(ep.Problem, ep.Config) string {
-	return func(_ ep.Problem, c ep.Config) string {
-		if pollsData(c) {
-			return "ll_hosts_" + op
+		source: sources.HostsFolder + "combine.cuh", entry: "!arrival=data?ep_hosts_combine arrival=data?ll_hosts_combine",
+		State: hostsState, states: polled, follows: "arrival",
+		macros: "EP_THREADS=threads !arrival=data?EP_IN_FLIGHT=in_flight !arrival=data?EP_ROUTE=route=rail " +
+			"!arrival=data?EP_PARTIAL=partial=bf16 arrival=data?EP_ARRIVAL_DATA",
+	}}
+	for i, f := range out {
+		out[i].Kernel.Starts = func(m ep.Machine, p ep.Problem) []ep.Config {
+			return []ep.Config{Fitted(f.Kernel, m, p).With("arrival", "data")}
 		}
-		return "ep_hosts_" + op
 	}
-}
-
-func stateOfHosts(c ep.Config) State {
-	if pollsData(c) {
-		return hostsLLState
-	}
-	return hostsState
-}
-
-func startsHosts(of func() Declaration) func(ep.Machine, ep.Problem) []ep.Config {
-	return func(m ep.Machine, p ep.Problem) []ep.Config {
-		return []ep.Config{Fitted(of().Kernel, m, p).With("arrival", "data")}
-	}
+	return out
 }
 
 // Fitted returns the default config of a kernel, limited to the SMs of the machine.
@@ -150,11 +87,11 @@ func checkHosts(m ep.Machine, p ep.Problem, c ep.Config) error {
 		return fmt.Errorf("ranks: %d is more than the %d for which kernels between hosts can wait", p.Ranks, maxHostRanks)
 	case p.SkipA2A:
 		return fmt.Errorf("skip-a2a: with it nothing is sent between hosts; use --backend cuda")
-	case isRail(c) && p.Nodes == 1:
+	case holds(c, "route=rail") && p.Nodes == 1:
 		return fmt.Errorf("route: rail needs several hosts, and this problem has one; use direct")
 	}
 	arrival := checkCounted
-	if pollsData(c) {
+	if holds(c, "arrival=data") {
 		arrival = func(c ep.Config) error { return checkPolled(p, c) }
 	}
 	return cmp.Or(
@@ -181,27 +118,25 @@ func checkPolled(p ep.Problem, c ep.Config) error {
 
 // regionsHosts lists the regions of the enum EpHostRegion in hosts/layout.cuh.
 func regionsHosts(p ep.Problem) []Region {
-	r, t, k, local := int64(p.Ranks), int64(p.MaxTokens), int64(p.TopK), int64(p.LocalExperts())
-	nodes := int64(p.Nodes)
+	z := sizesOf(p)
 	message, _ := messagesEP(p)
-	row := int64(2 * p.Hidden)
 	return []Region{
-		Zeroed("send", t*message),
-		Zeroed("recv", local*int64(dtype.Sources(p))*t*message),
-		Zeroed("counts", local*r*8),
-		Zeroed("arrived", r*8),
-		Zeroed("seen", r*8),
-		Zeroed("return", t*k*row),
-		Zeroed("returned", r*8),
-		Zeroed("return_counts", r*8),
-		Zeroed("return_seen", r*8),
-		Zeroed("relay", nodes*t*message),
-		Zeroed("relay_flags", nodes*t*8),
-		Zeroed("relay_counts", nodes*8),
-		Zeroed("gather", nodes*t*k*row),
-		Zeroed("sums", nodes*t*2*row),
-		Zeroed("recipe", nodes*((8*t*k+15)/16*16)),
-		Zeroed("rail_words", 8*nodes*(1+t+t*k)),
+		Zeroed("send", z.tokens*message),
+		Zeroed("recv", z.local*z.sources*z.tokens*message),
+		Zeroed("counts", z.local*z.ranks*8),
+		Zeroed("arrived", z.ranks*8),
+		Zeroed("seen", z.ranks*8),
+		Zeroed("return", z.tokens*z.topK*z.row),
+		Zeroed("returned", z.ranks*8),
+		Zeroed("return_counts", z.ranks*8),
+		Zeroed("return_seen", z.ranks*8),
+		Zeroed("relay", z.nodes*z.tokens*message),
+		Zeroed("relay_flags", z.nodes*z.tokens*8),
+		Zeroed("relay_counts", z.nodes*8),
+		Zeroed("gather", z.nodes*z.tokens*z.topK*z.row),
+		Zeroed("sums", z.nodes*z.tokens*2*z.row),
+		Zeroed("recipe", z.nodes*vectors(8*z.tokens*z.topK)),
+		Zeroed("rail_words", 8*z.nodes*(1+z.tokens+z.tokens*z.topK)),
 	}
 }
 
@@ -210,24 +145,26 @@ func countersHosts(p ep.Problem) int { return countersEP(p) + 4*p.Experts + 2*p.
 
 // regionsHostsLL lists the regions of the enum LhRegion in hosts/ll_layout.cuh.
 func regionsHostsLL(p ep.Problem) []Region {
-	r, t, k := int64(p.Ranks), int64(p.MaxTokens), int64(p.TopK)
-	counts := int64(p.LocalExperts()+3) / 2 * 2 // of experts, messages and forwarded messages
-	header := 8 * (k + 1)
-	slot := int64(encodingOf(p).TokenBytes())
-	message := slot + (header+15)/16*16 + (4*k+15)/16*16
+	z, slot := sizesOf(p), int64(encodingOf(p).TokenBytes())
+	counts := (z.local + 3) / 2 * 2 // of experts, messages and forwarded messages
+	header := 8 * (z.topK + 1)
+	message := slot + vectors(header) + vectors(4*z.topK)
 	return []Region{
-		Zeroed("counts", 3*r*counts*8),
-		Zeroed("count_flags", 3*r*8),
-		Zeroed("count_send", 3*r*counts*8),
-		Poisoned("headers", 3*r*t*header),
-		Poisoned("slots", 2*r*t*message),
-		Zeroed("flags", 2*r*t*8),
-		Zeroed("send", 2*t*message),
-		Zeroed("route", r*t*header),
-		Zeroed("messages", r*4),
-		Zeroed("started", 2*r*8),
-		Poisoned("return", 2*t*k*int64(2*p.Hidden)),
-		Zeroed("return_flags", 2*t*k*8),
-		Poisoned("forwarded", 2*r*t*slot),
+		Zeroed("counts", 3*z.ranks*counts*8),
+		Zeroed("count_flags", 3*z.ranks*8),
+		Zeroed("count_send", 3*z.ranks*counts*8),
+		Poisoned("headers", 3*z.ranks*z.tokens*header),
+		Poisoned("slots", 2*z.ranks*z.tokens*message),
+		Zeroed("flags", 2*z.ranks*z.tokens*8),
+		Zeroed("send", 2*z.tokens*message),
+		Zeroed("route", z.ranks*z.tokens*header),
+		Zeroed("messages", z.ranks*4),
+		Zeroed("started", 2*z.ranks*8),
+		Poisoned("return", 2*z.tokens*z.topK*z.row),
+		Zeroed("return_flags", 2*z.tokens*z.topK*8),
+		Poisoned("forwarded", 2*z.ranks*z.tokens*slot),
 	}
 }
+
+// vectors rounds bytes up to whole vectors of 16 bytes.
+func vectors(bytes int64) int64 { return (bytes + 15) / 16 * 16 }

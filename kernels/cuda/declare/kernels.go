@@ -13,18 +13,15 @@ import (
 func Kernels() []kernels.Kernel { return declared(Declarations()) }
 
 // AllKernels lists Kernels and HostKernels.
-func AllKernels() []kernels.Kernel { return declared(allDeclarations()) }
+func AllKernels() []kernels.Kernel { return declared(slices.Concat(Declarations(), HostDeclarations())) }
 
-// KernelsOver lists the kernels of a pack for ranks on `nodes` nodes. Callers must not change the
-// parameters, which for one node are made once.
+// KernelsOver lists the kernels of a pack for ranks on `nodes` nodes. Callers must not change the parameters.
 func KernelsOver(nodes int, m ep.Machine) []kernels.Kernel {
 	if nodes > 1 {
 		return HostKernels(m)
 	}
-	return slices.Clone(oneHostKernels())
+	return declared(oneHost())
 }
-
-var oneHostKernels = sync.OnceValue(Kernels)
 
 // HostKernels lists the kernels that cross hosts, with default values that fit the machine. A program that knows these
 // kernels only from a worker's announcement cannot compute defaults itself.
@@ -39,8 +36,6 @@ func HostKernels(m ep.Machine) []kernels.Kernel {
 	return out
 }
 
-func allDeclarations() []Declaration { return append(Declarations(), HostDeclarations()...) }
-
 // declarationsOver lists the kernels for ranks on `nodes` nodes. Callers must not change the list.
 func declarationsOver(nodes int) []Declaration {
 	if nodes > 1 {
@@ -49,7 +44,10 @@ func declarationsOver(nodes int) []Declaration {
 	return oneHost()
 }
 
-var oneHost, overHosts = sync.OnceValue(Declarations), sync.OnceValue(HostDeclarations)
+var (
+	oneHost, overHosts = sync.OnceValue(Declarations), sync.OnceValue(HostDeclarations)
+	everywhere         = sync.OnceValue(func() []Declaration { return slices.Concat(oneHost(), overHosts()) })
+)
 
 func declared(all []Declaration) []kernels.Kernel {
 	out := make([]kernels.Kernel, len(all))
@@ -99,17 +97,12 @@ func pairCheck(f Declaration, all []Declaration) func(dispatch, combine ep.Confi
 
 // Find returns the declaration of a kernel, also of a kernel that crosses hosts.
 func Find(name string) (Declaration, error) {
-	if f, err := findIn(oneHost(), name); err == nil {
-		return f, nil
-	}
-	return findIn(overHosts(), name)
+	return findIn(everywhere(), name)
 }
 
 func findIn(all []Declaration, name string) (Declaration, error) {
-	for _, f := range all {
-		if f.Kernel.Name == name {
-			return f, nil
-		}
+	if at := slices.IndexFunc(all, func(f Declaration) bool { return f.Kernel.Name == name }); at >= 0 {
+		return all[at], nil
 	}
 	return Declaration{}, fmt.Errorf("kernel: the CUDA backend has no kernel called %q", name)
 }

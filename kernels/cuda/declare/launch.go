@@ -1,7 +1,8 @@
 package declare
 
 import (
-	"github.com/epbench/epbench/kernels"
+	"strings"
+
 	"github.com/epbench/epbench/tune/ep"
 )
 
@@ -36,7 +37,7 @@ func (l Launch) Words() [LaunchWords]int32 {
 // second receives.
 func (f Declaration) Launches(p ep.Problem, c ep.Config) []Launch {
 	l := f.launch(p, c)
-	if !isSplit(c) {
+	if !holds(c, "mode=split") {
 		return []Launch{l}
 	}
 	send, recv := l, l
@@ -51,22 +52,39 @@ func (f Declaration) Launches(p ep.Problem, c ep.Config) []Launch {
 }
 
 func (f Declaration) launch(p ep.Problem, c ep.Config) Launch {
-	l := Launch{Entry: f.Kernel.Name, Grid: c.Int("sms"), Block: c.Int("threads"), PDL: c.Int("pdl") == 1}
+	l := Launch{Entry: f.Kernel.Name, Grid: c.Int("sms"), Block: c.Int("threads"), PDL: holds(c, "pdl=1"), Shared: sharedBytes(p, c)}
 	l.Params = LaunchParams{SMs: l.Grid, WaitSMs: c.Int("wait_sms"), CountSMs: c.Int("count_sms"),
 		TileTokens: c.Int("tile_tokens"), ChunkBytes: c.Int("chunk_bytes"), Own: [4]int{c.Int("receivers"), c.Int("pause")}}
 	switch {
-	case countsReceiver(c):
+	case holds(c, "count=receiver"):
 		l.Params.Own[0] = l.Block / Warp / 2 // the other warps gather headers and copy
-	case c.Int("rotate") == 1 && !pollsData(c):
+	case holds(c, "rotate=1") && !holds(c, "arrival=data"):
 		l.Params.Own[0] = 1
 	}
-	if f.entry != nil {
-		l.Entry = f.entry(p, c)
-	}
-	if f.shared != nil {
-		l.Shared = f.shared(p, c)
+	switch {
+	case f.entry != "":
+		l.Entry = strings.Join(chosen(c, f.entry), "")
+	case f.Kernel.Op == ep.Activation:
+		l.Entry = siluEntry(p, c)
 	}
 	return l
 }
 
-func isSplit(c ep.Config) bool { return c.Str(kernels.ModeParam) == kernels.ModeSplit }
+// sharedBytes returns the dynamic shared memory of a block: marks, loads that wait, or bulk copies of three messages in
+// a dispatch and of eight rows in a combine.
+func sharedBytes(p ep.Problem, c ep.Config) int {
+	direct, dedup := messagesEP(p)
+	switch {
+	case holds(c, "count=receiver"):
+		return markBytes(p)
+	case c.Kernel == "combine_final":
+		return ringBytes(c)
+	case !holds(c, "copy=bulk"):
+		return 0
+	case c.Kernel == "combine":
+		return 8 * 2 * p.Hidden
+	case holds(c, "algo=dedup"):
+		return int(3 * dedup)
+	}
+	return int(3 * direct)
+}

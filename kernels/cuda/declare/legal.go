@@ -65,10 +65,10 @@ var sharedTies = []tie{{"mode=fused", "recv_sms=0"}, {"own=slot", "receivers=0"}
 
 func checkTies(c ep.Config, ties []tie) error {
 	for _, t := range ties {
-		if name, value, _ := strings.Cut(t.when, "="); c.Str(name) != value {
+		if !holds(c, t.when) {
 			continue
 		}
-		for _, only := range strings.Split(t.then, ",") {
+		for only := range strings.SplitSeq(t.then, ",") {
 			name, value, _ := strings.Cut(only, "=")
 			if v, has := c.Values[name]; has && string(v) != value {
 				return fmt.Errorf("%s: %s has no meaning with %s; use %s", name, v, t.when, value)
@@ -147,7 +147,7 @@ func checkFast(m ep.Machine, p ep.Problem, c ep.Config) error {
 		return fmt.Errorf("max-tokens: %d is more than %d, the largest position that a header holds", p.MaxTokens, maxFastTokens)
 	case TakesCast(c) && p.Dispatch != ep.FP8:
 		return fmt.Errorf("input: tokens that the caller cast to fp8 cannot be sent as %s; use input=bf16", p.Dispatch)
-	case ownRegisters(c) && p.Ranks < 2:
+	case holds(c, "own=registers") && p.Ranks < 2:
 		return fmt.Errorf("own: with %d rank there is no other rank to send sums to; use slot", p.Ranks)
 	}
 	return cmp.Or(checkMarks(p, c), checkSMs(m, p, c, 1), checkThreads(c, 64), checkFastSpans(m, p, c))
@@ -155,7 +155,7 @@ func checkFast(m ep.Machine, p ep.Problem, c ep.Config) error {
 
 func checkFastSpans(m ep.Machine, p ep.Problem, c ep.Config) error {
 	warps := c.Int("threads") / Warp
-	if isSplit(c) {
+	if holds(c, "mode=split") {
 		return checkSpans(c, span{"recv_sms", 1, maxBlocks(m, p)})
 	}
 	return checkSpans(c,
@@ -163,6 +163,22 @@ func checkFastSpans(m ep.Machine, p ep.Problem, c ep.Config) error {
 		span{"receivers", 0, warps - 1},       // at least one warp sends
 		span{"team", 1, warps - 1},            // at least one warp completes
 		span{"pause", 0, 100_000})
+}
+
+// marksShared is the largest shared memory that the marks of a block may take, in bytes. A mark is a bit for an expert
+// and a token: whether the token selected the expert. A block of sm_80 has only 163 KiB.
+const marksShared = 128 << 10
+
+// markBytes returns the bytes that the marks of a block take. They do not depend on max-tokens, so that larger buffers
+// keep a config legal.
+func markBytes(p ep.Problem) int { return (max(p.Tokens, 1) + 31) / 32 * 4 * p.Experts }
+
+func checkMarks(p ep.Problem, c ep.Config) error {
+	if n := markBytes(p); holds(c, "count=receiver") && n > marksShared {
+		return fmt.Errorf("tokens: %d with %d experts take %d bytes of shared memory, more than %d; use at most %d, or count=sender",
+			p.Tokens, p.Experts, n, marksShared, marksShared/4/p.Experts*32)
+	}
+	return nil
 }
 
 // maxBlocks returns how many blocks one rank may launch. Blocks that wait for each other must all be resident, and one

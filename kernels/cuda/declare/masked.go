@@ -1,176 +1,123 @@
 package declare
 
 import (
-	"slices"
-
 	"github.com/epbench/epbench/kernels"
-	"github.com/epbench/epbench/kernels/ref"
 	"github.com/epbench/epbench/tune/ep"
 )
 
 // maskedState declares the memory of native/kernels/masked.
-var maskedState = State{Name: "masked", anyDType: true, Regions: regionsMasked, Counters: onlyAbort}
+var maskedState = State{Name: "masked", anyDType: true, ordered: true, bits: true, Regions: regionsMasked}
 
 var byMasked = []ep.Layout{ep.LayoutMasked}
 
-// dispatchMasked declares the dispatch. It sends each token once to each of its ranks. The receiver copies the token
-// to the rows of its experts there.
-func dispatchMasked() Declaration {
-	return Declaration{
+// maskedKernels declares a dispatch and a combine. The dispatch sends each token once to each of its ranks. The
+// receiver copies the token to the rows of its experts there.
+func maskedKernels() []Declaration {
+	return []Declaration{{
 		Kernel: kernels.Kernel{
-			Name: "dispatch_masked", Op: ep.Dispatch, Layouts: byMasked,
+			Name: "dispatch_masked", Op: ep.Dispatch, Layouts: byMasked, Check: checkFast,
 			Doc: "One kernel without flags: each token is sent once to each distinct rank, and receivers poll the data and copy it to the rows of the token's experts.",
-			Params: slices.Concat([]kernels.Param{
-				countParam, smsParam("16", "24", "32", "64", "132"),
-				waitParam("copies what arrived to its rows", "0", "8", "16", "32", "64", "88"),
-				threadsParam("512", "768", "1024"), unitParam("message"),
-				added(pieceParam("send", "message bytes that a sending warp converts and stores at a time with count=receiver")),
-				added(pieceParam("part", "message bytes that a receiving warp waits for and copies at a time with count=receiver")),
-				inputParam(), pdlParam("0"),
-			}, splitParams()),
+			Params: params("count", "sms 16 24 32 64 *132", "wait_sms/place *0 8 16 32 64 88", "threads 512 768 *1024", "unit/message",
+				"send/receiver", "part/receiver", "input", "pdl *0 1", "mode", "recv_sms"),
 			Formerly: formerly("dispatch_masked_split", "mode=split,wait_sms=0", "dispatch_masked_ids", "count=receiver,wait_sms=0,unit=512,input=bf16"),
-			Check:    checkFast, Default: defaultDispatchMasked, Split: splitOf(defaultDispatchMasked, splitEarly),
-			Starts: startsDispatchMasked, Overlapped: overlapped,
 		},
 		ties: []tie{
 			{"mode=split", "wait_sms=0"},
 			{"count=sender", "send=512,part=512"}, {"count=receiver", "mode=fused,wait_sms=0,unit=512"},
 		},
-		source: "masked/dispatch.cuh", entry: entryIDs("dispatch_masked"), shared: sharedMarks,
-		State: maskedState,
-		defines: func(c ep.Config) []string {
-			if countsReceiver(c) {
-				return definesIDs(c)
+		source: "masked/dispatch.cuh", entry: "dispatch_masked count=receiver?_ids", State: maskedState,
+		macros: "EP_THREADS=threads count=sender?EP_UNIT_BYTES=unit count=receiver?EP_SEND_BYTES=send count=receiver?EP_PART_BYTES=part " +
+			"EP_RAW=input=fp8 count=receiver?EP_COUNT_IDS mode=split?EP_SPLIT",
+		values: dispatchValuesMasked,
+		split:  func(s setting) string { return split(dispatchValuesMasked(s), splitEarly) },
+		starts: func(s setting) []string {
+			list := dispatchValuesMasked(s)
+			out := dividedRank(s, list)
+			if markBytes(s.Problem) > marksShared {
+				return out
 			}
-			return options(defineThreads(c), defineUnit(c), defineInput(c), defineSplit(c))
+			return append(out, list+",count=receiver,wait_sms=0,unit=512,"+piecesLL(s))
 		},
-		compare: ref.Compare{Ordered: true},
-	}
-}
-
-func combineMasked() Declaration {
-	return Declaration{
+	}, {
 		Kernel: kernels.Kernel{
-			Name: "combine_masked", Op: ep.Combine, Layouts: byMasked,
+			Name: "combine_masked", Op: ep.Combine, Layouts: byMasked, Check: checkFast,
 			Doc: "One kernel without flags: receivers poll the rows. With algo=dedup the weights are sent ahead, and a rank sums its rows before it sends them.",
-			Params: slices.Concat([]kernels.Param{
-				fastAlgoParam, ownParam, smsParam("16", "24", "32", "64", "132"),
-				waitParam("adds what arrived", "0", "8", "16", "32", "64", "88"),
-				threadsParam("512", "768", "1024"), unitParam("row"), ownReceivers, pdlParam("0"),
-			}, splitParams()),
+			Params: params("algo/sum", "own", "sms 16 24 32 64 *132", "wait_sms/add *0 8 16 32 64 88", "threads 512 768 *1024", "unit/row",
+				"receivers/sum", "pdl *0 1", "mode", "recv_sms"),
 			Formerly: formerly("combine_masked_split", "mode=split,wait_sms=0"),
-			Check:    checkFast, Default: defaultCombineMasked, Split: splitCombineMasked,
-			Starts: startsCombineMasked, Overlapped: overlapped,
 		},
 		ties:   []tie{{"mode=split", "wait_sms=0,receivers=0"}, {"own=registers", "wait_sms=0,unit=512"}},
 		source: "masked/combine.cuh", State: maskedState,
-		defines: func(c ep.Config) []string {
-			return options(defineThreads(c), defineUnit(c), defineSplit(c), defineSums(c))
-		},
-		compare:  ref.Compare{Bits: true},
-		dispatch: func(m ep.Machine, p ep.Problem, _ ep.Config) ep.Config { return defaultDispatchMasked(m, p) },
-	}
+		macros: "EP_THREADS=threads EP_UNIT_BYTES=unit mode=split?EP_SPLIT " + sumMacros,
+		values: combineValuesMasked, starts: combineStartsMasked,
+		split: func(s setting) string { return split(slotValuesMasked(s, -1), splitEarly) },
+	}}
 }
 
-// startsDispatchMasked returns the configs of startsRank and, if it is legal, a config with count=receiver.
-func startsDispatchMasked(m ep.Machine, p ep.Problem) []ep.Config {
-	out := startsRank(defaultDispatchMasked)(m, p)
-	if markBytes(p) > marksShared {
-		return out
-	}
-	return append(out, defaultDispatchMaskedIDs(m, p))
-}
-
-func defaultDispatchMaskedIDs(m ep.Machine, p ep.Problem) ep.Config {
-	c := with(defaultDispatchMasked(m, p), "count=receiver,wait_sms=0,unit=512")
-	of := defaultDispatchLL(m, p)
-	return c.With("threads", of.Values["threads"]).With("send", of.Values["send"]).With("part", of.Values["part"])
-}
-
-// defaultDispatchMasked returns a config in which half of a long call's SMs receive, because a receiver writes a token
+// dispatchValuesMasked returns values with which half of a long call's SMs receive, because a receiver writes a token
 // once for each expert.
-func defaultDispatchMasked(m ep.Machine, p ep.Problem) ep.Config {
-	return defaultRank(dispatchMasked(), m, p, "1/2")
-}
+func dispatchValuesMasked(s setting) string { return valuesRank(s, "1/2") }
 
 // aheadTokens is the largest token count at which algo=dedup is slower than algo=direct, because it sends the weights
-// ahead.
+// ahead. With mode=split it was faster for all counts.
 const aheadTokens = 4
-
-// defaultCombineMasked returns a config with own=registers for calls of many tokens. With 4,096 FP8 tokens of
-// DeepSeek-V3 on 2 H100, this took 384 us instead of 672 us.
-func defaultCombineMasked(m ep.Machine, p ep.Problem) ep.Config {
-	from := registersTokens
-	if p.Precision == ep.Reduced {
-		from = longTokens + 1
-	}
-	if p.Ranks < 2 || p.Tokens < from {
-		return slotCombineMasked(m, p)
-	}
-	return registersCombineMasked(m, p)
-}
 
 // registersTokens is the token count from which the default has own=registers in full precision. Do not lower it:
 // table rows of up to 128 tokens were measured against a default with own=slot.
 const registersTokens = 129
 
-// slotCombineMasked returns the default with own=slot. It sums in top-k order, as the specification demands. In
-// reduced precision, each rank sends one sum for each token, which moves fewer bytes.
-func slotCombineMasked(m ep.Machine, p ep.Problem) ep.Config {
-	algo := ep.Value("direct")
-	if p.Precision == ep.Reduced && p.Tokens > aheadTokens {
-		algo = "dedup"
+// combineValuesMasked returns values with own=registers for calls of many tokens. With 4,096 FP8 tokens of DeepSeek-V3
+// on 2 H100, this took 384 us instead of 672 us.
+func combineValuesMasked(s setting) string {
+	if s.Ranks < 2 || s.Tokens < registersTokens || s.reduced() && !s.long() {
+		return slotValuesMasked(s, aheadTokens)
 	}
-	return defaultRank(combineMasked(), m, p, "1/2").With("algo", algo)
+	return registersValuesMasked(s)
 }
 
-// registersCombineMasked returns the default with own=registers. Blocks of 768 threads spill registers on more than 2
-// ranks.
-func registersCombineMasked(m ep.Machine, p ep.Problem) ep.Config {
-	c := with(slotCombineMasked(m, p), "own=registers,wait_sms=0,unit=512")
+// slotValuesMasked returns values with own=slot. They sum in top-k order, as the specification demands. In reduced
+// precision and with more than `direct` tokens, each rank sends one sum for each token, which moves fewer bytes.
+func slotValuesMasked(s setting, direct int) string {
+	list := valuesRank(s, "1/2")
+	if s.reduced() && s.Tokens > direct {
+		list += ",algo=dedup"
+	}
+	return list
+}
+
+// registersValuesMasked returns values with own=registers. Blocks of 768 threads spill registers on more than 2 ranks.
+func registersValuesMasked(s setting) string {
+	list := slotValuesMasked(s, aheadTokens) + ",own=registers,wait_sms=0,unit=512"
 	switch {
-	case p.Ranks > 2:
-		return with(c, "threads=512,receivers=4")
-	case p.Tokens <= longTokens:
-		return with(c, "threads=768,receivers=8")
+	case s.Ranks > 2:
+		return list + ",threads=512,receivers=4"
+	case !s.long():
+		return list + ",threads=768,receivers=8"
 	}
-	return with(c, "threads=768,receivers=12")
+	return list + ",threads=768,receivers=12"
 }
 
-func startsCombineMasked(m ep.Machine, p ep.Problem) []ep.Config {
-	out := startsRank(slotCombineMasked)(m, p)
-	if p.Ranks < 2 || p.Tokens <= aheadTokens {
+func combineStartsMasked(s setting) []string {
+	slot := slotValuesMasked(s, aheadTokens)
+	out := dividedRank(s, slot)
+	if s.Ranks < 2 || s.Tokens <= aheadTokens {
 		return out
 	}
-	own := registersCombineMasked(m, p)
-	return append(out, slotCombineMasked(m, p), own, with(own, "threads=512,receivers=0"))
-}
-
-// splitCombineMasked returns a config with mode=split. In reduced precision, each rank sends one sum for each token,
-// which was faster.
-func splitCombineMasked(m ep.Machine, p ep.Problem) ep.Config {
-	algo := ep.Value("direct")
-	if p.Precision == ep.Reduced {
-		algo = "dedup"
-	}
-	return split(slotCombineMasked(m, p).With("algo", algo), splitEarly)
+	own := registersValuesMasked(s)
+	return append(out, slot, own, own+",threads=512,receivers=0")
 }
 
 // regionsMasked lists the regions of the enum RankRegion in rank/layout.cuh, then those of MaskedRegion in
 // masked/layout.cuh.
 func regionsMasked(p ep.Problem) []Region {
-	r, t, k := int64(p.Ranks), int64(p.MaxTokens), int64(p.TopK)
-	head := 1 + 2*k
-	return []Region{
-		Zeroed("counts", 2*r*r*8),
-		Poisoned("slots", 2*r*t*rankMessage(p)).halves(),
-		Zeroed("started", r*4),
-		Poisoned("return", 2*t*max(r, k)*int64(2*p.Hidden)),
-		Zeroed("weights", 2*r*t*k*8),
-		Poisoned("heads", 3*r*t*head*4),
-		Zeroed("experts", 2*r*int64(p.LocalExperts())*8),
-		Zeroed("last", 2*r*8),
-		Zeroed("tokens", 3*r*8),
-		Poisoned("ids", 3*r*t*k*8),
-	}
+	z := sizesOf(p)
+	out := append(regionsRank(p),
+		Zeroed("weights", 2*z.ranks*z.tokens*z.topK*8),
+		Poisoned("heads", 3*z.ranks*z.tokens*(1+2*z.topK)*4),
+		Zeroed("experts", 2*z.ranks*z.local*8),
+		Zeroed("last", 2*z.ranks*8),
+		Zeroed("tokens", 3*z.ranks*8),
+		Poisoned("ids", 3*z.ranks*z.tokens*z.topK*8))
+	out[3].Bytes = 2 * z.tokens * max(z.ranks, z.topK) * z.row // a row for each expert of a token
+	return out
 }

@@ -1,23 +1,104 @@
 package declare
 
 import (
-	"maps"
 	"slices"
-	"strconv"
 	"strings"
 
 	"github.com/epbench/epbench/kernels"
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// speedParam declares a parameter that changes only the time of a call. `sweep` lists the values that a sweep tries.
-func speedParam(b kernels.Binding, name, doc, unit string, def ep.Value, sweep ...ep.Value) kernels.Param {
-	return kernels.Param{Name: name, Doc: doc, Unit: unit, Values: sweep, Default: def, Binding: b, Class: kernels.Speed}
+// allParams declares every parameter of a kernel. A name such as unit/row declares the parameter unit of some kernels.
+// The values that a sweep tries follow the doc, unless a kernel lists its own. A star marks the default.
+var allParams = map[string]kernels.Param{
+	"sms":      costing(kernels.SMCost, launch("SMs", "number of blocks, each on an SM of its own")),
+	"threads":  costing(kernels.ThreadCost, compile("threads", "threads of each block")),
+	"recv_sms": added(costing(kernels.SMCost, launch("SMs", "blocks of the receiving kernel with mode=split; 0 with mode=fused", "*0", "32", "64", "132"))),
+	"pdl":      launch("", "1: the kernel may start while the last blocks of the kernel before it still run (programmatic dependent launch)"),
+
+	// With mode=split a call occupies no SM between its two launches.
+	"mode":        added(compile("", modeDoc, "*fused", "split")),
+	"mode/counts": launch("", modeDoc, "*fused", "split"),
+
+	// What the caller does.
+	"input": added(kernels.Param{Doc: "dtype of the caller's tokens: bf16, which the kernel casts, or fp8 with float scales [tokens, hidden/128], which the caller cast",
+		Values: values("*bf16", "fp8"), Binding: kernels.Compile, Class: kernels.Hook, Outside: map[ep.Value]string{"fp8": "cast"}}),
+	"epilogue": {Doc: "operation on each finished value: none, scale or bias", Values: values("*none", "scale", "bias"), Binding: kernels.Compile, Class: kernels.Hook},
+
+	// Which messages are sent, and who counts them.
+	"algo/dispatch": compile("", "direct: one message for each expert; dedup: one message for each distinct rank, whose receiver copies the token to each expert", "*direct", "dedup"),
+	"algo/combine":  rounding(compile("", "direct: every row travels; dedup: one BF16 partial sum for each rank, after dispatch with algo=dedup", "*direct", "dedup")),
+	"algo/sum":      rounding(compile("", "direct: every row travels and the sum is in top-k order; dedup: one BF16 partial sum a rank", "*direct", "dedup")),
+	"algo/final":    design(compile("", "dedup: one message for each distinct rank of a token; direct: one for each expert; home: as dedup, and the sender stores all rows that a token has on its own rank", "*dedup", "direct", "home")),
+	"count":         design(added(compile("", "which rank counts the rows of each expert. sender: it counts them before it sends them; receiver: each of its blocks counts the ids that arrive", "*sender", "receiver"))),
+	"own":           design(added(compile("", "how a rank adds the rows of its own tokens. slot: it writes them to a slot, like rows from other ranks; registers: it sums them in registers, and sends one sum for each token of another rank, in f32 with algo=direct", "*slot", "registers"))),
+	"after":         design(added(compile("", "which dispatch the combine follows: dispatch_ll (ll) or dispatch_final (final, slots then take twice the memory)", "*ll", "final"))),
+	"rows/place":    design(added(compile("", "where senders store elements. slot: in a slot, from which the receiver copies them; home: in the output of the receiver; staged: as slot, but rows for the own rank go to its output, and some warps of each block only receive", "*slot", "home", "staged"))),
+	"scales":        compile("", "when FP8 scales are written to the output: row, with their row; tile, for 32 rows together after these rows have arrived", "*row", "tile"),
+	"rotate":        launch("", "1: each rank serves itself first, then the next; 0: all serve rank 0 first"),
+
+	// Between hosts.
+	"arrival/message": design(added(compile("", "count: receivers wait until all messages are counted; data, for small batches: receivers poll each message, or the flag that another host puts after it", "*count", "data"))),
+	"arrival/row":     design(added(compile("", "count: receivers wait until all rows are counted; data, for small batches: receivers poll each row, or the flag that another host puts after it", "*count", "data"))),
+	"route/message":   compile("", "direct: one message for each expert of a token, or with arrival=data for each rank; rail: one message for each host, sent to the host's rank with the sender's local index, and forwarded by that rank", "*direct", "rail"),
+	"route/row":       compile("", "direct: every row goes to the rank of its token; rail: each host sends one sum for each token", "*direct", "rail"),
+	"partial":         rounding(compile("", "dtype in which a host sends its sum of a token's rows with route=rail: f32 or bf16", "*f32", "bf16")),
+	"relay_warps":     compile("", "warps of a block that forward under route=rail", "1", "*4", "16"),
+	"relay_chunk":     compile("tokens", "messages that a warp forwards in a row", "*1", "4"),
+
+	// Roles of blocks and warps.
+	"wait_sms/place":    launch("SMs", waiting("copies what arrived to its rows")),
+	"wait_sms/complete": launch("SMs", waiting("completes what arrived: copies rows to further experts, places scales")),
+	"wait_sms/add":      launch("SMs", waiting("adds what arrived")),
+	"wait_sms/sum":      launch("SMs", waiting("sums what arrived")),
+	"wait_sms/counts":   launch("SMs", "blocks that wait for all senders; the others sum", "*1", "2"),
+	"count_sms":         launch("SMs", "blocks that count tokens and signal; the others send", "2", "*8", "16"),
+	"count_sms/hosts":   launch("SMs", "blocks that count tokens and announce; the others send", "*2", "8"),
+	"receivers":         launch("warps", "warps of each block that never send, so that early tokens are copied while later tokens are sent", "0", "*8"),
+	"receivers/sum":     added(launch("warps", "warps of each block that never send, so that sums are finished while other rows are sent", "*0", "4", "8", "12")),
+	"team": added(compile("warps", "with algo=home, number of warps that send a token together, so that the tokens of a block arrive one after the other; 1: each warp sends tokens of its own",
+		"*1", "4", "8")),
+	"pause": launch("ns", "time that a warp that never sends pauses between two polls", "*0", "250"),
+	"early": compile("", "1: a receiving warp polls its first data before it knows the rows to which they go", "*0", "1"),
+
+	// How much is moved at a time.
+	"copy":                compile("", "how senders move data: vector (16 bytes a lane) or bulk (asynchronous copies through shared memory)", "*vector", "bulk"),
+	"in_flight":           compile("", "16-byte loads that a lane has outstanding"),
+	"in_flight/ring":      compile("", "16-byte loads of a sending lane that wait in shared memory; 0: they wait in registers, 2 to 4 of them", "*0", "4", "8", "12"),
+	"in_flight/silu":      compile("pieces", "pieces of 256 columns whose loads are on their way while a warp computes another", "*1", "2", "4"),
+	"tile_tokens":         launch("tokens", "received tokens that a block claims at a time", "16", "32", "*128"),
+	"rows":                compile("tokens", "rows that a block sends at a time", "*1", "2", "4"),
+	"chunk_bytes/message": launch("bytes", "bytes of a message that one warp sends; 0: all of it", "*0", "1024", "4096"),
+	"chunk_bytes/hosts":   launch("bytes", "bytes of a message that one warp puts; 0: all of it", "*0", "1024", "4096"),
+	"chunk_bytes/sum":     launch("bytes", "bytes of a row that one warp sums at a time", "*512", "1024", "2048"),
+	"unit/message":        compile("bytes", "message bytes that a warp moves at a time", "*512", "1024", "2048"),
+	"unit/row":            compile("bytes", "row bytes that a warp moves at a time", "*512", "1024", "2048"),
+	"send":                compile("bytes", sendDoc, "*512", "1024"),
+	"send/receiver":       added(compile("bytes", sendDoc+" with count=receiver", "*512", "1024")),
+	"part":                compile("bytes", partDoc, "*512", "1024"),
+	"part/receiver":       added(compile("bytes", partDoc+" with count=receiver", "*512", "1024")),
+	"part/hosts":          added(compile("bytes", "with arrival=data, message bytes that a receiving or forwarding warp waits for and copies at a time", "*512", "1024")),
 }
 
-// wordParam declares a compile-time parameter whose values are words. The first word is the default.
-func wordParam(name, doc string, words ...ep.Value) kernels.Param {
-	return speedParam(kernels.Compile, name, doc, "", words[0], words...)
+const (
+	modeDoc = "fused: one kernel sends and receives; split: one kernel sends and another receives"
+	sendDoc = "message bytes that a sending warp converts and stores at a time"
+	partDoc = "message bytes that a receiving warp waits for and copies at a time"
+)
+
+// waiting returns the doc of a wait_sms that may be 0.
+func waiting(does string) string {
+	return "how many of the blocks (sms) send nothing: each of them " + does + ". 0: every block first sends, and then does that too"
+}
+
+// launch declares a parameter of a launch that changes only the time of a call.
+func launch(unit, doc string, sweep ...string) kernels.Param {
+	return kernels.Param{Doc: doc, Unit: unit, Values: values(sweep...), Binding: kernels.Launch, Class: kernels.Speed}
+}
+
+// compile declares a parameter of the compilation that changes only the time of a call.
+func compile(unit, doc string, sweep ...string) kernels.Param {
+	return kernels.Param{Doc: doc, Unit: unit, Values: values(sweep...), Binding: kernels.Compile, Class: kernels.Speed}
 }
 
 // design marks a parameter whose values select different algorithms. A search treats such values like different
@@ -29,97 +110,62 @@ func design(q kernels.Param) kernels.Param {
 
 // added marks a parameter that earlier builds did not have. Their kernels did what the default value does now.
 func added(q kernels.Param) kernels.Param {
-	q.Before = q.Default
+	_, q.Before = swept(q.Values)
 	return q
 }
 
+// rounding marks a parameter whose values round differently.
 func rounding(q kernels.Param) kernels.Param {
 	q.Class = kernels.Precision
 	return q
 }
 
-func smsParam(sweep ...ep.Value) kernels.Param {
-	q := speedParam(kernels.Launch, "sms", "number of blocks, each on an SM of its own", "SMs", sweep[len(sweep)-1], sweep...)
-	q.Cost = kernels.SMCost
+func costing(of kernels.Cost, q kernels.Param) kernels.Param {
+	q.Cost = of
 	return q
 }
 
-func threadsParam(sweep ...ep.Value) kernels.Param {
-	q := speedParam(kernels.Compile, "threads", "threads of each block", "threads", sweep[len(sweep)-1], sweep...)
-	q.Cost = kernels.ThreadCost
-	return q
+func values(of ...string) (out []ep.Value) {
+	for _, s := range of {
+		out = append(out, ep.Value(s))
+	}
+	return out
 }
 
-func pdlParam(def ep.Value) kernels.Param {
-	return speedParam(kernels.Launch, "pdl", "1: the kernel may start while the last blocks of the kernel before it still run (programmatic dependent launch)", "", def, "0", "1")
+// swept returns values without the star, and the value that has it.
+func swept(marked []ep.Value) (plain []ep.Value, dflt ep.Value) {
+	for _, v := range marked {
+		word, star := strings.CutPrefix(string(v), "*")
+		if star {
+			dflt = ep.Value(word)
+		}
+		plain = append(plain, ep.Value(word))
+	}
+	return plain, dflt
 }
 
-// algoParam declares the parameter algo of a combine, whose value dedup rounds partial sums to BF16.
-func algoParam(doc string) kernels.Param { return rounding(wordParam("algo", doc, "direct", "dedup")) }
-
-// modeParam declares the parameter mode. With mode=split a call is two launches, and occupies no SM between them.
-func modeParam(b kernels.Binding) kernels.Param {
-	return speedParam(b, kernels.ModeParam, "fused: one kernel sends and receives; split: one kernel sends and another receives", "", kernels.ModeFused, kernels.ModeFused, kernels.ModeSplit)
+// params returns parameters of a kernel. Each text is a name in allParams, and the values that a sweep tries if they
+// are the kernel's own: "sms 16 32 *64".
+func params(texts ...string) []kernels.Param {
+	out := make([]kernels.Param, len(texts))
+	for i, text := range texts {
+		f := strings.Fields(text)
+		q, ok := allParams[f[0]]
+		if !ok {
+			panic("declare: no parameter is called " + f[0])
+		}
+		q.Name, _, _ = strings.Cut(f[0], "/")
+		if len(f) > 1 {
+			q.Values = values(f[1:]...)
+		}
+		q.Values, q.Default = swept(q.Values)
+		out[i] = q
+	}
+	return out
 }
-
-// splitParams declares mode, and the number of blocks of the second launch, which gains more from SMs than the first.
-func splitParams() []kernels.Param {
-	recv := speedParam(kernels.Launch, "recv_sms", "blocks of the receiving kernel with mode=split; 0 with mode=fused", "SMs", "0", "0", "32", "64", "132")
-	recv.Cost = kernels.SMCost
-	return []kernels.Param{added(modeParam(kernels.Compile)), added(recv)}
-}
-
-// inputParam declares the dtype of the caller's tokens. Times of its two values are not compared, because only bf16
-// includes the cast.
-func inputParam() kernels.Param {
-	q := added(wordParam("input", "dtype of the caller's tokens: bf16, which the kernel casts, or fp8 with float scales [tokens, hidden/128], which the caller cast", "bf16", "fp8"))
-	q.Class, q.Outside = kernels.Hook, map[ep.Value]string{"fp8": "cast"}
-	return q
-}
-
-func waitParam(does string, sweep ...ep.Value) kernels.Param {
-	return speedParam(kernels.Launch, "wait_sms", "how many of the blocks (sms) send nothing: each of them "+does+". 0: every block first sends, and then does that too",
-		"SMs", sweep[0], sweep...)
-}
-
-func unitParam(of string) kernels.Param {
-	return speedParam(kernels.Compile, "unit", of+" bytes that a warp moves at a time", "bytes", "512", "512", "1024", "2048")
-}
-
-func pieceParam(name, doc string) kernels.Param {
-	return speedParam(kernels.Compile, name, doc, "bytes", "512", "512", "1024")
-}
-
-func inFlightParam(def ep.Value) kernels.Param {
-	return speedParam(kernels.Compile, "in_flight", "16-byte loads that a lane has outstanding", "", def, "2", "4", "8")
-}
-
-func rotateParam(def ep.Value) kernels.Param {
-	return speedParam(kernels.Launch, "rotate", "1: each rank serves itself first, then the next; 0: all serve rank 0 first", "", def, "0", "1")
-}
-
-var (
-	countParam = design(added(wordParam("count", "which rank counts the rows of each expert. sender: it counts them before it sends them; receiver: each of its blocks counts the ids that arrive", "sender", "receiver")))
-
-	ownParam = design(added(wordParam("own", "how a rank adds the rows of its own tokens. slot: it writes them to a slot, like rows from other ranks; registers: it sums them in registers, and sends one sum for each token of another rank, in f32 with algo=direct", "slot", "registers")))
-
-	ownReceivers = added(speedParam(kernels.Launch, "receivers", "warps of each block that never send, so that sums are finished while other rows are sent", "warps", "0", "0", "4", "8", "12"))
-
-	fastAlgoParam = algoParam("direct: every row travels and the sum is in top-k order; dedup: one BF16 partial sum a rank")
-
-	tileParam     = speedParam(kernels.Launch, "tile_tokens", "received tokens that a block claims at a time", "tokens", "128", "16", "32", "128")
-	waitersParam  = speedParam(kernels.Launch, "wait_sms", "blocks that wait for all senders; the others sum", "SMs", "1", "1", "2")
-	sumChunkParam = speedParam(kernels.Launch, "chunk_bytes", "bytes of a row that one warp sums at a time", "bytes", "512", "512", "1024", "2048")
-)
-
-func isDedup(c ep.Config) bool { return c.Str("algo") == "dedup" }
-
-func ownRegisters(c ep.Config) bool { return c.Str("own") == "registers" }
-
-func countsReceiver(c ep.Config) bool { return c.Str("count") == "receiver" }
 
 // TakesCast reports whether a dispatch takes tokens that its caller has converted to FP8.
-func TakesCast(dispatch ep.Config) bool { return dispatch.Str("input") == "fp8" }
+func TakesCast(dispatch ep.Config) bool { return holds(dispatch, "input=fp8") }
 
 // MayTakeCast reports whether a dispatch kernel has configs for which TakesCast is true.
 func MayTakeCast(dispatch ep.Config) bool {
@@ -127,82 +173,12 @@ func MayTakeCast(dispatch ep.Config) bool {
 	return ok
 }
 
-func options(of ...string) []string {
-	return slices.DeleteFunc(of, func(s string) bool { return s == "" })
-}
-
-func optionIf(on bool, option string) string {
-	if on {
-		return option
-	}
-	return ""
-}
-
-func defineInt(name string, c ep.Config, param string) string { return Define(name, c.Int(param)) }
-
-func defineThreads(c ep.Config) string { return defineInt("EP_THREADS", c, "threads") }
-
-func defineInput(c ep.Config) string { return Define("EP_RAW", Bit(TakesCast(c))) }
-
-func defineSplit(c ep.Config) string { return optionIf(isSplit(c), "EP_SPLIT=1") }
-
-// defineSums returns the macro for what ranks send in a combine: single rows, sums in f32, or sums in BF16.
-func defineSums(c ep.Config) string {
-	if ownRegisters(c) {
-		return Define("EP_PARTIAL", Bit(isDedup(c)))
-	}
-	return Define("EP_DIRECT", Bit(!isDedup(c)))
-}
-
-func number(n int) ep.Value { return ep.Value(strconv.Itoa(n)) }
-
-// with returns c with the values of a list such as "mode=split,wait_sms=5/8". The fraction means five eighths of the
-// value of sms.
-func with(c ep.Config, values string) ep.Config {
-	c = ep.Config{Kernel: c.Kernel, Values: maps.Clone(c.Values)}
-	if c.Values == nil {
-		c.Values = map[string]ep.Value{}
-	}
-	for v := range strings.SplitSeq(values, ",") {
-		name, value, _ := strings.Cut(v, "=")
-		if part, of, ok := strings.Cut(value, "/"); ok {
-			n, _ := ep.Value(part).Int()
-			d, _ := ep.Value(of).Int()
-			value = strconv.Itoa(c.Int("sms") * n / d)
-		}
-		c.Values[name] = ep.Value(value)
-	}
-	return c
-}
-
-func variants(c ep.Config, lists ...string) (out []ep.Config) {
-	for _, values := range lists {
-		out = append(out, with(c, values))
-	}
-	return out
-}
-
-// plain returns the config of default values, but with all SMs that a rank may use.
-func (f Declaration) plain(m ep.Machine, p ep.Problem) ep.Config {
-	f.Kernel.Default = nil
-	return f.Kernel.DefaultConfig(m, p).With("sms", number(fastSMs(m, p)))
-}
-
-// split returns c with mode=split and as many blocks in each launch. `needs` lists further values, as for with.
-func split(c ep.Config, needs string) ep.Config {
-	return with(c, "mode=split,"+needs).With("recv_sms", c.Values["sms"])
-}
-
-func splitOf(dflt func(ep.Machine, ep.Problem) ep.Config, needs string) func(ep.Machine, ep.Problem) ep.Config {
-	return func(m ep.Machine, p ep.Problem) ep.Config { return split(dflt(m, p), needs) }
-}
-
 // formerly describes kernels of earlier builds that are now configs of one kernel. The arguments alternate: the
 // earlier name, then the values that make today's kernel do the same.
 func formerly(namesAndValues ...string) map[string]kernels.Former {
 	out := map[string]kernels.Former{}
-	for i := 0; i < len(namesAndValues); i += 2 {
-		out[namesAndValues[i]] = kernels.Former{Revision: 1, Values: with(ep.Config{}, namesAndValues[i+1]).Values}
+	for pair := range slices.Chunk(namesAndValues, 2) {
+		out[pair[0]] = kernels.Former{Revision: 1, Values: with(ep.Config{}, pair[1]).Values}
 	}
 	return out
 }
@@ -218,3 +194,6 @@ func formerlyPartial(all map[string]kernels.Former) map[string]kernels.Former {
 	}
 	return all
 }
+
+// sumMacros lists the macros for what ranks send in a combine: sums in BF16 or f32, or single rows and sums in BF16.
+const sumMacros = "own=registers?EP_PARTIAL=algo=dedup !own=registers?EP_DIRECT=algo=direct"

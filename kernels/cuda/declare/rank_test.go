@@ -148,7 +148,7 @@ func TestRankStartsOutsideTheHeap(t *testing.T) {
 		for _, tokens := range []int{1, 17, 256, 257, 8192} {
 			for _, d := range []ep.DType{ep.BF16, ep.FP8} {
 				p := ep.Problem{Ranks: 2, Nodes: 1, Tokens: tokens, MaxTokens: 8192, Hidden: 7168, Experts: 256, TopK: 8, Dispatch: d, Combine: ep.BF16, Layout: ep.LayoutRankPacked}
-				outside := slices.ContainsFunc(k.StartsWithin(h200, p, sms), func(c ep.Config) bool { return !storesHome(c) })
+				outside := slices.ContainsFunc(k.StartsWithin(h200, p, sms), func(c ep.Config) bool { return !holds(c, "rows=home") })
 				if !outside {
 					t.Errorf("%d SMs, %d tokens, %s: every start has rows=home", sms, tokens, d)
 				}

@@ -37,7 +37,7 @@ func DescribeCall(m ep.Machine, p ep.Problem, c ep.Config) (CallSpec, error) {
 	}
 	s := f.StateOf(c)
 	return CallSpec{Config: c, Op: f.Kernel.Op, State: s.Name, Extends: s.extends, AnyDType: s.anyDType, Unit: u.Packed(),
-		Counters: max(s.Counters(p), 1), Places: f.places != nil && f.places(c), Regions: s.Regions(p), Launches: f.Launches(p, c)}, nil
+		Counters: s.counters(p), Places: len(chosen(c, f.places)) > 0, Regions: s.regions(p), Launches: f.Launches(p, c)}, nil
 }
 
 // InMemoryOf returns s in the memory of the combine that follows it. It returns s unchanged if that memory does not
@@ -50,16 +50,26 @@ func (s CallSpec) InMemoryOf(combine CallSpec) CallSpec {
 	return s
 }
 
-// DispatchBefore returns the dispatch that runs before a combine that is timed or verified alone.
+// DispatchBefore returns the dispatch that runs before a combine that is timed or verified alone: the default of the
+// first kernel that writes the memory which the combine reads.
 func DispatchBefore(m ep.Machine, p ep.Problem, combine ep.Config) (ep.Config, error) {
 	f, err := Find(combine.Kernel)
 	if err != nil {
 		return ep.Config{}, err
 	}
-	if f.dispatch == nil {
-		return ep.Config{}, fmt.Errorf("kernel: %s is no combine kernel", combine.Kernel)
+	for _, d := range everywhere() {
+		if f.Kernel.Op != ep.Combine || d.Kernel.Op != ep.Dispatch {
+			continue
+		}
+		c := Fitted(d.Kernel, m, p)
+		if f.follows != "" {
+			c = c.With(f.follows, combine.Values[f.follows])
+		}
+		if f.StateOf(combine).serves(d.StateOf(c)) {
+			return c, nil
+		}
 	}
-	return f.dispatch(m, p, combine), nil
+	return ep.Config{}, fmt.Errorf("kernel: %s is no combine kernel", combine.Kernel)
 }
 
 // SupportUnits returns the binaries that a runtime needs besides those of ops. `align` aligns the ranks in time.

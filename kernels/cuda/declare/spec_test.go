@@ -16,7 +16,7 @@ func TestPackedKernelsCountTheirCalls(t *testing.T) {
 		t.Errorf("ep_run in common/check.cuh does not count the call, %v", err)
 	}
 	of := map[string]string{"common/halves.cuh": "several"}
-	for _, f := range allDeclarations() {
+	for _, f := range everywhere() {
 		if f.Kernel.Op != ep.Activation { // packs have no activation kernels
 			of[f.source] = f.Kernel.Name
 		}

@@ -1,28 +1,61 @@
 package declare
 
-import "github.com/epbench/epbench/tune/ep"
+func dispatchEP() Declaration     { return declaredAs("dispatch") }
+func combineEP() Declaration      { return declaredAs("combine") }
+func dispatchLL() Declaration     { return declaredAs("dispatch_ll") }
+func combineLL() Declaration      { return declaredAs("combine_ll") }
+func dispatchFinal() Declaration  { return declaredAs("dispatch_final") }
+func combineFinal() Declaration   { return declaredAs("combine_final") }
+func dispatchRank() Declaration   { return declaredAs("dispatch_rank") }
+func combineRank() Declaration    { return declaredAs("combine_rank") }
+func dispatchMasked() Declaration { return declaredAs("dispatch_masked") }
+func combineMasked() Declaration  { return declaredAs("combine_masked") }
+func fusedSilu() Declaration      { return declaredAs("fused_silu") }
+
+func declaredAs(kernel string) Declaration {
+	f, err := Find(kernel)
+	if err != nil {
+		panic(err)
+	}
+	return f
+}
 
 // Former kernels are now configs of other kernels. Here each such config is the default of a declaration.
 
-func dispatchLLIDs() Declaration     { return by(dispatchLL(), defaultDispatchLLIDs) }
-func dispatchMaskedIDs() Declaration { return by(dispatchMasked(), defaultDispatchMaskedIDs) }
-func combineLLPartial() Declaration  { return by(combineLL(), defaultCombineLLPartial) }
-func dispatchFinalHome() Declaration { return by(dispatchFinal(), defaultDispatchFinalHome) }
+func dispatchLLIDs() Declaration {
+	return by(dispatchLL(), func(s setting) string { return dispatchValuesLL(s) + ",count=receiver," + unusedLL })
+}
+
+func dispatchMaskedIDs() Declaration {
+	return by(dispatchMasked(), func(s setting) string {
+		return dispatchValuesMasked(s) + ",count=receiver,wait_sms=0,unit=512," + piecesLL(s)
+	})
+}
+
+func combineLLPartial() Declaration { return by(combineLL(), always("threads=512,own=registers")) }
+
+func dispatchFinalHome() Declaration { return by(dispatchFinal(), always(homeValuesFinal)) }
 
 func dispatchRankHome() Declaration {
-	return by(dispatchRank(), func(m ep.Machine, p ep.Problem) ep.Config { return homeOf(slotDispatchRank(m, p)) })
+	return by(dispatchRank(), func(s setting) string { return slotValuesRank(s) + homeValuesRank })
 }
 
 func combineFinalPolled() Declaration {
-	return by(combineLL(), func(m ep.Machine, p ep.Problem) ep.Config { return startsAfterFinal(m, p)[0] })
+	return by(combineLL(), always("threads=512,own=registers,after=final,receivers=8"))
 }
 
-func combineFinalPartial() Declaration { return by(combineFinal(), defaultCombineFinalPartial) }
+func combineFinalPartial() Declaration {
+	return by(combineFinal(), always("own=registers,in_flight=8,threads=512,wait_sms=1/2"))
+}
 
-func combineMaskedSlots() Declaration { return by(combineMasked(), slotCombineMasked) }
+func combineMaskedSlots() Declaration {
+	return by(combineMasked(), func(s setting) string { return slotValuesMasked(s, aheadTokens) })
+}
 
-// by returns f with the default config that `own` gives.
-func by(f Declaration, own func(ep.Machine, ep.Problem) ep.Config) Declaration {
-	f.Kernel.Default = own
-	return f
+func always(list string) func(setting) string { return func(setting) string { return list } }
+
+// by returns f with the default values of `values`.
+func by(f Declaration, values func(setting) string) Declaration {
+	f.values = values
+	return f.completed()
 }

@@ -20,7 +20,7 @@ func activationKernels() []Declaration {
 		},
 		source: "silu/silu.cuh", State: State{Name: "activation"},
 		macros: "EP_THREADS=threads EP_IN_FLIGHT=in_flight EP_INTERLEAVED=columns=interleaved EP_CLAMP=clamp=gpt-oss",
-		values: func(setting) string { return "" },
+		values: rules{}.list,
 	}}
 }
 

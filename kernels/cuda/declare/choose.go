@@ -66,26 +66,67 @@ func with(c ep.Config, list string) ep.Config {
 	return c
 }
 
-// each returns the list `base` with each of several lists after it, whose values count.
-func each(base string, lists ...string) (out []string) {
-	for _, list := range lists {
-		out = append(out, base+","+list)
+// A setting holds, by name, what the values of a default config depend on. Truth is 1.
+type setting map[string]int
+
+func settingOf(m ep.Machine, p ep.Problem) setting {
+	sms := fastSMs(m, p)
+	return setting{
+		"sms":    sms, // that a rank may use; from 32 on a call can use the full speed of the link
+		"tokens": p.Tokens, "ranks": p.Ranks, "topk": p.TopK, "experts": p.Experts,
+		"bf16": Bit(p.Dispatch == ep.BF16), "fp8": Bit(p.Dispatch == ep.FP8), "reduced": Bit(p.Precision == ep.Reduced),
+		"dispatch": Bit(p.Op == ep.Dispatch), "marks-fit": Bit(markBytes(p) <= marksShared),
+		"long":    Bit(p.Tokens > 256),             // in shorter calls, all warps first send and then receive
+		"limited": Bit(sms <= 64 && p.Tokens > 16), // other work has half of the SMs; up to 16 tokens their division does not matter
+	}
+}
+
+// A rule lists values for settings in which all words of `when` are true: "ranks>2 !sms>32 long".
+type rule struct{ when, list string }
+
+func (r rule) holds(s setting) bool {
+	for word := range strings.FieldsSeq(r.when) {
+		asked, not := strings.CutPrefix(word, "!")
+		name, bound, _ := strings.Cut(asked, ">")
+		n, _ := ep.Value(bound).Int()
+		if s[name] > n == not {
+			return false
+		}
+	}
+	return true
+}
+
+// rules give the values of one config, where a later rule counts, or the values of several configs.
+type rules []rule
+
+func (r rules) lists(s setting) (out []string) {
+	for _, one := range r {
+		if one.holds(s) {
+			out = append(out, one.list)
+		}
 	}
 	return out
 }
 
-// A setting is what the values of a default config depend on.
-type setting struct {
-	ep.Problem
-	sms int // that a rank may use
+func (r rules) list(s setting) string { return strings.Join(r.lists(s), ",") }
+
+// with returns r with further rules after it.
+func (r rules) with(more ...rule) rules { return slices.Concat(r, more) }
+
+// split returns the rules for mode=split, with as many blocks in each launch. `needs` lists further values.
+func (r rules) split(needs string) func(setting) string {
+	return r.with(rule{"", "mode=split," + needs + ",recv_sms=1/1"}).list
 }
 
-// longTokens is the largest token count of a short call, in which all warps first send and then receive.
-const longTokens = 256
-
-func (s setting) long() bool { return s.Tokens > longTokens }
-
-func (s setting) reduced() bool { return s.Precision == ep.Reduced }
+// over returns the configs of r, each of which changes the config of `base`.
+func (r rules) over(base rules) func(setting) []string {
+	return func(s setting) (out []string) {
+		for _, list := range r.lists(s) {
+			out = append(out, base.list(s)+","+list)
+		}
+		return out
+	}
+}
 
 // config returns a config of f in which all SMs that a rank may use work, and which has the values of a list.
 func (f Declaration) config(m ep.Machine, p ep.Problem, list string) ep.Config {
@@ -103,7 +144,7 @@ func (f Declaration) completed() Declaration {
 		if list == nil {
 			return nil
 		}
-		return func(m ep.Machine, p ep.Problem) ep.Config { return f.config(m, p, list(setting{p, fastSMs(m, p)})) }
+		return func(m ep.Machine, p ep.Problem) ep.Config { return f.config(m, p, list(settingOf(m, p))) }
 	}
 	f.Kernel.Default, f.Kernel.Split = configOf(f.values), configOf(f.split)
 	if f.split != nil {
@@ -113,7 +154,7 @@ func (f Declaration) completed() Declaration {
 		return f
 	}
 	f.Kernel.Starts = func(m ep.Machine, p ep.Problem) (out []ep.Config) {
-		for _, list := range f.starts(setting{p, fastSMs(m, p)}) {
+		for _, list := range f.starts(settingOf(m, p)) {
 			out = append(out, f.config(m, p, list))
 		}
 		return out
@@ -124,6 +165,3 @@ func (f Declaration) completed() Declaration {
 // overlapped returns c with pdl=1. In a pair, the combine then starts while the dispatch still runs. On 4 H200, with 1
 // and 8 tokens, pairs took 9 to 15 % less time.
 func overlapped(c ep.Config) ep.Config { return c.With("pdl", "1") }
-
-// split returns a list for mode=split, with as many blocks in each launch. `needs` lists further values.
-func split(base, needs string) string { return base + ",mode=split," + needs + ",recv_sms=1/1" }

@@ -24,8 +24,8 @@ func epKernels() []Declaration {
 		source: "ep/dispatch.cuh", entry: "ep_dispatch", State: epState,
 		macros: "EP_THREADS=threads EP_ALGO=algo=dedup EP_IN_FLIGHT=in_flight EP_COPY=copy=bulk",
 		values: func(s setting) string {
-			sms := max(2, s.sms)
-			counting := max(1, (s.Experts*Warp+MaxThreads-1)/MaxThreads) // a warp for each expert, as in MAX
+			sms := max(2, s["sms"])
+			counting := max(1, (s["experts"]*Warp+MaxThreads-1)/MaxThreads) // a warp for each expert, as in MAX
 			return fmt.Sprintf("sms=%d,count_sms=%d", sms, min(counting, sms-1))
 		},
 	}, {
@@ -38,13 +38,7 @@ func epKernels() []Declaration {
 		source: "ep/combine.cuh", entry: "ep_combine", State: epState, follows: "algo",
 		macros: "EP_THREADS=threads EP_ALGO=algo=dedup EP_IN_FLIGHT=in_flight EP_COPY=copy=bulk EP_ROWS=rows EP_EPILOGUE=epilogue=scale|bias",
 		// MAX loads all rows of a token at once. More than 8 rows would need too many registers.
-		values: func(s setting) string {
-			list := fmt.Sprintf("sms=%d", max(2, s.sms))
-			if s.TopK > 8 {
-				list += ",in_flight=4"
-			}
-			return list
-		},
+		values: rules{{"!sms>1", "sms=2"}, {"topk>8", "in_flight=4"}}.list,
 	}}
 }
 

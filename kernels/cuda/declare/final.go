@@ -3,7 +3,6 @@ package declare
 import (
 	"cmp"
 	"fmt"
-	"slices"
 
 	"github.com/epbench/epbench/kernels"
 	"github.com/epbench/epbench/kernels/dtype"
@@ -29,8 +28,7 @@ func finalKernels() []Declaration {
 		ties:   []tie{{"algo=dedup", "team=1"}, {"algo=direct", "team=1"}},
 		source: "final/dispatch.cuh", entry: "dispatch_final algo=home?_home", State: finalState, places: "always",
 		macros: "EP_THREADS=threads algo=home?EP_TEAM=team !algo=home?EP_DIRECT=algo=direct EP_SCALES=scales=tile",
-		values: func(setting) string { return dispatchValuesFinal },
-		starts: dispatchStartsFinal,
+		values: dispatchRulesFinal.list, starts: dispatchStartsFinal.over(dispatchRulesFinal),
 	}, {
 		Kernel: kernels.Kernel{
 			Name: "combine_final", Op: ep.Combine, Layouts: byExpert, Check: checkCombineFinal,
@@ -42,10 +40,8 @@ func finalKernels() []Declaration {
 		source: "final/combine.cuh", State: finalState,
 		macros: "EP_THREADS=threads " + sumMacros + " EP_IN_FLIGHT=in_flight",
 		// Half of the SMs are enough for the full speed of the link with even routing.
-		values: func(s setting) string {
-			return fmt.Sprintf("sms=%d,wait_sms=1/2,threads=768", max(s.sms/2, min(s.sms, fewSMs)))
-		},
-		starts: combineStartsFinal,
+		values: rules{{"sms>32 !sms>64", "sms=32"}, {"sms>64", "sms=1/2"}, {"", "wait_sms=1/2,threads=768"}}.list,
+		starts: combineStartsFinal.lists,
 	}}
 }
 
@@ -87,51 +83,47 @@ func checkCombineFinal(m ep.Machine, p ep.Problem, c ep.Config) error {
 	return nil
 }
 
-// dispatchValuesFinal lists default values: three of eight SMs send, and the other five copy arrived tokens to the rows of
-// further experts. On 4 H200, from 1,024 tokens on, no other division was more than 4 % faster.
-const dispatchValuesFinal = "wait_sms=5/8,threads=768"
+// dispatchRulesFinal gives default values: three of eight SMs send, and the other five copy arrived tokens to the rows
+// of further experts. On 4 H200, from 1,024 tokens on, no other division was more than 4 % faster.
+var dispatchRulesFinal = rules{{"", "wait_sms=5/8,threads=768"}}
 
-// homeValuesFinal lists values with algo=home that are legal with any number of SMs and threads. In BF16 single warps of 768
+// homeFinal lists values with algo=home that are legal with any number of SMs and threads. In BF16 single warps of 768
 // threads spill registers on 4 and 8 ranks.
-const homeValuesFinal = "algo=home,wait_sms=0,threads=512"
+const homeFinal = "algo=home,wait_sms=0,threads=512"
 
-// dispatchStartsFinal returns values that every search measures: other divisions of the SMs, algo=home, and for FP8
-// also scales=tile. This halved the time if one rank received most rows, but took 2 to 5 % more time if routing was
-// even.
-func dispatchStartsFinal(s setting) []string {
-	inTiles := func(lists ...string) (out []string) {
-		for _, list := range lists {
-			if s.Dispatch == ep.FP8 {
-				out = append(out, list+",scales=tile")
-			}
-		}
-		return out
-	}
-	splits := each(dispatchValuesFinal, "wait_sms=3/4")
-	if s.sms < fewSMs {
-		splits = each(dispatchValuesFinal, "wait_sms=1/2", "wait_sms=0")
-	}
-	homes := each(homeValuesFinal, "team=8", "team=8,threads=768", "team=8,threads=768,wait_sms=1/4", "threads=768", "threads=768,wait_sms=1/2")
-	return slices.Concat(splits, inTiles(dispatchValuesFinal), inTiles(splits...), []string{homeValuesFinal}, homes, inTiles(homes...))
+// dispatchStartsFinal gives configs that every search measures: other divisions of the SMs, algo=home, and for FP8 also
+// scales=tile. This halved the time if one rank received most rows, but took 2 to 5 % more time if routing was even.
+var dispatchStartsFinal = rules{
+	{"sms>31", "wait_sms=3/4"}, {"!sms>31", "wait_sms=1/2"}, {"!sms>31", "wait_sms=0"},
+	{"fp8", "scales=tile"},
+	{"fp8 sms>31", "scales=tile,wait_sms=3/4"}, {"fp8 !sms>31", "scales=tile,wait_sms=1/2"}, {"fp8 !sms>31", "scales=tile,wait_sms=0"},
+	{"", homeFinal},
+	{"", homeFinal + ",team=8"},
+	{"", homeFinal + ",team=8,threads=768"},
+	{"", homeFinal + ",team=8,threads=768,wait_sms=1/4"},
+	{"", homeFinal + ",threads=768"},
+	{"", homeFinal + ",threads=768,wait_sms=1/2"},
+	{"fp8", homeFinal + ",scales=tile,team=8"},
+	{"fp8", homeFinal + ",scales=tile,team=8,threads=768"},
+	{"fp8", homeFinal + ",scales=tile,team=8,threads=768,wait_sms=1/4"},
+	{"fp8", homeFinal + ",scales=tile,threads=768"},
+	{"fp8", homeFinal + ",scales=tile,threads=768,wait_sms=1/2"},
 }
 
-// combineStartsFinal returns values that every search measures. The larger blocks with own=registers spill registers on
+const registersFinal = "own=registers,in_flight=8,"
+
+// combineStartsFinal gives configs that every search measures. The larger blocks with own=registers spill registers on
 // sm_80.
-func combineStartsFinal(s setting) []string {
-	out := []string{"threads=768,wait_sms=3/8"}
-	if s.sms < fewSMs {
-		out = append(out, each("threads=1024,in_flight=8", "wait_sms=3/8", "wait_sms=0")...)
-	}
-	if s.Ranks < 2 {
-		return out
-	}
-	const own = "own=registers,in_flight=8"
-	out = append(out, own+",threads=512,wait_sms=1/2")
-	if s.sms < fewSMs {
-		return append(out, each(own+",threads=768", "wait_sms=1/2", "wait_sms=0", "wait_sms=5/8")...)
-	}
-	half := fmt.Sprintf("sms=%d,wait_sms=1/2", max(s.sms/2, fewSMs))
-	return append(out, each(own+",threads=768", "wait_sms=1/2", "wait_sms=5/8", half)...)
+var combineStartsFinal = rules{
+	{"", "threads=768,wait_sms=3/8"},
+	{"!sms>31", "threads=1024,in_flight=8,wait_sms=3/8"},
+	{"!sms>31", "threads=1024,in_flight=8,wait_sms=0"},
+	{"ranks>1", registersFinal + "threads=512,wait_sms=1/2"},
+	{"ranks>1", registersFinal + "threads=768,wait_sms=1/2"},
+	{"ranks>1 !sms>31", registersFinal + "threads=768,wait_sms=0"},
+	{"ranks>1", registersFinal + "threads=768,wait_sms=5/8"},
+	{"ranks>1 sms>31 !sms>64", registersFinal + "threads=768,sms=32,wait_sms=1/2"},
+	{"ranks>1 sms>64", registersFinal + "threads=768,sms=1/2,wait_sms=1/2"},
 }
 
 // regionsFinal lists the regions of the enum FinRegion in final/layout.cuh.

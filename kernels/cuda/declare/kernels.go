@@ -13,7 +13,9 @@ import (
 func Kernels() []kernels.Kernel { return declared(Declarations()) }
 
 // AllKernels lists Kernels and HostKernels.
-func AllKernels() []kernels.Kernel { return declared(slices.Concat(Declarations(), HostDeclarations())) }
+func AllKernels() []kernels.Kernel {
+	return declared(slices.Concat(Declarations(), HostDeclarations()))
+}
 
 // KernelsOver lists the kernels of a pack for ranks on `nodes` nodes. Callers must not change the parameters.
 func KernelsOver(nodes int, m ep.Machine) []kernels.Kernel {

@@ -38,14 +38,8 @@ func llKernels() []Declaration {
 		source: "ll/dispatch.cuh", entry: "dispatch_ll count=receiver?_ids", State: llState,
 		macros: "EP_THREADS=threads EP_SEND_BYTES=send EP_PART_BYTES=part EP_RAW=input=fp8 count=receiver?EP_COUNT_IDS " +
 			"count=sender?EP_EARLY=early mode=split?EP_SPLIT",
-		values: dispatchValuesLL,
-		split:  func(s setting) string { return split(dispatchValuesLL(s), unusedLL) },
-		starts: func(s setting) []string {
-			if markBytes(s.Problem) > marksShared {
-				return nil
-			}
-			return each(dispatchValuesLL(s), "count=receiver,"+unusedLL)
-		},
+		values: dispatchRulesLL.list, split: dispatchRulesLL.split(unusedLL),
+		starts: rules{{"marks-fit", "count=receiver," + unusedLL}}.over(dispatchRulesLL),
 	}, {
 		Kernel: kernels.Kernel{
 			Name: "combine_ll", Op: ep.Combine, Layouts: byExpert, Check: checkFast,
@@ -58,49 +52,29 @@ func llKernels() []Declaration {
 		ties:   []tie{{"mode=split", "receivers=0"}},
 		source: "ll/combine.cuh", State: llState, states: map[string]State{"after=final": polledState},
 		macros: "EP_THREADS=threads " + sumMacros + " after=final?EP_AFTER_FINAL mode=split?EP_SPLIT",
-		values: func(setting) string { return combineValuesLL },
-		split:  func(setting) string { return split(combineValuesLL, "receivers=0") },
-		starts: combineStartsLL,
+		values: combineRulesLL.list, split: combineRulesLL.split("receivers=0"), starts: combineStartsLL.over(combineRulesLL),
 	}}
 }
 
-// dispatchValuesLL returns values close to the fastest ones on 8 H200.
-func dispatchValuesLL(s setting) string {
-	if s.Tokens <= 8 {
-		return piecesLL(s) + ",early=1,receivers=0"
-	}
-	return piecesLL(s)
-}
+// piecesLL gives the fastest blocks and pieces.
+var piecesLL = rules{{"!tokens>8", "threads=512"}, {"tokens>8", "threads=512,part=1024"}, {"tokens>32", "threads=1024"}}
 
-func piecesLL(s setting) string {
-	switch {
-	case s.Tokens <= 8:
-		return "threads=512"
-	case s.Tokens <= 32:
-		return "threads=512,part=1024"
-	}
-	return "threads=1024,part=1024"
-}
+// dispatchRulesLL gives values close to the fastest ones on 8 H200.
+var dispatchRulesLL = piecesLL.with(rule{"!tokens>8", "early=1,receivers=0"})
 
-// combineValuesLL lists values that add a token's rows in top-k order, as the specification demands.
-const combineValuesLL = "threads=512"
+// combineRulesLL gives values that add a token's rows in top-k order, as the specification demands.
+var combineRulesLL = rules{{"", "threads=512"}}
 
-// combineStartsLL returns values that every search measures. For more than 64 tokens, blocks of 1,024 threads took 2
-// to 25 % less time on 2 and 4 H200. They are not the default, because they spill registers on sm_100a. After
+// combineStartsLL gives configs that every search measures. For more than 64 tokens, blocks of 1,024 threads took 2 to
+// 25 % less time on 2 and 4 H200. They are not the default, because they spill registers on sm_100a. After
 // dispatch_final 768 threads were the fastest from 1,024 tokens on, but they spill registers on 8 ranks.
-func combineStartsLL(s setting) (out []string) {
-	many := s.Tokens > 64
-	if many {
-		out = append(out, "threads=1024")
-	}
-	if s.Ranks < 2 {
-		return out
-	}
-	const own = combineValuesLL + ",own=registers"
-	if out = append(out, own); many {
-		out = append(out, each(own, "threads=768", "threads=768,receivers=12")...)
-	}
-	return append(out, each(own+",after=final", "receivers=8", "threads=768,receivers=12")...)
+var combineStartsLL = rules{
+	{"tokens>64", "threads=1024"},
+	{"ranks>1", "own=registers"},
+	{"ranks>1 tokens>64", "own=registers,threads=768"},
+	{"ranks>1 tokens>64", "own=registers,threads=768,receivers=12"},
+	{"ranks>1", "own=registers,after=final,receivers=8"},
+	{"ranks>1", "own=registers,after=final,threads=768,receivers=12"},
 }
 
 // regionsLL lists the regions of the enum LlRegion in ll/layout.cuh.

@@ -1,6 +1,8 @@
 package declare
 
 import (
+	"slices"
+
 	"github.com/epbench/epbench/kernels"
 	"github.com/epbench/epbench/tune/ep"
 )
@@ -28,15 +30,11 @@ func maskedKernels() []Declaration {
 		source: "masked/dispatch.cuh", entry: "dispatch_masked count=receiver?_ids", State: maskedState,
 		macros: "EP_THREADS=threads count=sender?EP_UNIT_BYTES=unit count=receiver?EP_SEND_BYTES=send count=receiver?EP_PART_BYTES=part " +
 			"EP_RAW=input=fp8 count=receiver?EP_COUNT_IDS mode=split?EP_SPLIT",
-		values: dispatchValuesMasked,
-		split:  func(s setting) string { return split(dispatchValuesMasked(s), splitEarly) },
+		// Half of a long call's SMs receive, because a receiver writes a token once for each expert.
+		values: divided("1/2").list, split: divided("1/2").split(splitEarly),
 		starts: func(s setting) []string {
-			list := dispatchValuesMasked(s)
-			out := dividedRank(s, list)
-			if markBytes(s.Problem) > marksShared {
-				return out
-			}
-			return append(out, list+",count=receiver,wait_sms=0,unit=512,"+piecesLL(s))
+			ids := rules{{"marks-fit", "count=receiver,wait_sms=0,unit=512," + piecesLL.list(s)}}
+			return slices.Concat(dividedRank, ids).over(divided("1/2"))(s)
 		},
 	}, {
 		Kernel: kernels.Kernel{
@@ -49,63 +47,36 @@ func maskedKernels() []Declaration {
 		ties:   []tie{{"mode=split", "wait_sms=0,receivers=0"}, {"own=registers", "wait_sms=0,unit=512"}},
 		source: "masked/combine.cuh", State: maskedState,
 		macros: "EP_THREADS=threads EP_UNIT_BYTES=unit mode=split?EP_SPLIT " + sumMacros,
-		values: combineValuesMasked, starts: combineStartsMasked,
-		split: func(s setting) string { return split(slotValuesMasked(s, -1), splitEarly) },
+		values: combineRulesMasked.list, split: divided("1/2").with(rule{"reduced", "algo=dedup"}).split(splitEarly),
+		starts: combineStartsMasked.over(slotRulesMasked),
 	}}
 }
 
-// dispatchValuesMasked returns values with which half of a long call's SMs receive, because a receiver writes a token
-// once for each expert.
-func dispatchValuesMasked(s setting) string { return valuesRank(s, "1/2") }
+// slotRulesMasked gives values with own=slot. They sum in top-k order, as the specification demands. In reduced
+// precision, each rank sends one sum for each token, which moves fewer bytes. Up to 4 tokens this is slower, because it
+// sends the weights ahead.
+var slotRulesMasked = divided("1/2").with(rule{"reduced tokens>4", "algo=dedup"})
 
-// aheadTokens is the largest token count at which algo=dedup is slower than algo=direct, because it sends the weights
-// ahead. With mode=split it was faster for all counts.
-const aheadTokens = 4
+const registersMasked = "own=registers,wait_sms=0,unit=512,"
 
-// registersTokens is the token count from which the default has own=registers in full precision. Do not lower it:
-// table rows of up to 128 tokens were measured against a default with own=slot.
-const registersTokens = 129
+// combineRulesMasked gives values with own=registers to calls of many tokens. With 4,096 FP8 tokens of DeepSeek-V3 on 2
+// H100, this took 384 us instead of 672 us. Blocks of 768 threads spill registers on more than 2 ranks. Do not lower
+// 128: table rows of up to 128 tokens were measured against a default with own=slot.
+var combineRulesMasked = slotRulesMasked.with(rules{
+	{"ranks>2 tokens>128 !reduced", registersMasked + "threads=512,receivers=4"},
+	{"ranks>2 long", registersMasked + "threads=512,receivers=4"},
+	{"ranks>1 !ranks>2 tokens>128 !reduced", registersMasked + "threads=768,receivers=8"},
+	{"ranks>1 !ranks>2 long", registersMasked + "threads=768,receivers=12"},
+}...)
 
-// combineValuesMasked returns values with own=registers for calls of many tokens. With 4,096 FP8 tokens of DeepSeek-V3
-// on 2 H100, this took 384 us instead of 672 us.
-func combineValuesMasked(s setting) string {
-	if s.Ranks < 2 || s.Tokens < registersTokens || s.reduced() && !s.long() {
-		return slotValuesMasked(s, aheadTokens)
-	}
-	return registersValuesMasked(s)
-}
-
-// slotValuesMasked returns values with own=slot. They sum in top-k order, as the specification demands. In reduced
-// precision and with more than `direct` tokens, each rank sends one sum for each token, which moves fewer bytes.
-func slotValuesMasked(s setting, direct int) string {
-	list := valuesRank(s, "1/2")
-	if s.reduced() && s.Tokens > direct {
-		list += ",algo=dedup"
-	}
-	return list
-}
-
-// registersValuesMasked returns values with own=registers. Blocks of 768 threads spill registers on more than 2 ranks.
-func registersValuesMasked(s setting) string {
-	list := slotValuesMasked(s, aheadTokens) + ",own=registers,wait_sms=0,unit=512"
-	switch {
-	case s.Ranks > 2:
-		return list + ",threads=512,receivers=4"
-	case !s.long():
-		return list + ",threads=768,receivers=8"
-	}
-	return list + ",threads=768,receivers=12"
-}
-
-func combineStartsMasked(s setting) []string {
-	slot := slotValuesMasked(s, aheadTokens)
-	out := dividedRank(s, slot)
-	if s.Ranks < 2 || s.Tokens <= aheadTokens {
-		return out
-	}
-	own := registersValuesMasked(s)
-	return append(out, slot, own, own+",threads=512,receivers=0")
-}
+// combineStartsMasked gives configs that every search measures: other divisions of the SMs, and own=registers.
+var combineStartsMasked = dividedRank.with(rules{
+	{"ranks>1 tokens>4", ""},
+	{"ranks>2 tokens>4", registersMasked + "threads=512,receivers=4"},
+	{"ranks>1 !ranks>2 tokens>4 !long", registersMasked + "threads=768,receivers=8"},
+	{"ranks>1 !ranks>2 long", registersMasked + "threads=768,receivers=12"},
+	{"ranks>1 tokens>4", registersMasked + "threads=512,receivers=0"},
+}...)
 
 // regionsMasked lists the regions of the enum RankRegion in rank/layout.cuh, then those of MaskedRegion in
 // masked/layout.cuh.

@@ -26,8 +26,7 @@ func rankKernels() []Declaration {
 		ties:   []tie{{"mode=split", "wait_sms=0"}, {"rows=home", "mode=fused"}, {"rows=staged", "mode=fused"}},
 		source: "rank/dispatch.cuh", entry: "dispatch_rank rows=home?_home rows=staged?_staged", State: rankState, places: "rows=home?always",
 		macros: "EP_THREADS=threads EP_UNIT_BYTES=unit EP_RAW=input=fp8 rows=home?EP_HOME rows=staged?EP_STAGED mode=split?EP_SPLIT",
-		values: dispatchValuesRank, starts: dispatchStartsRank,
-		split: func(s setting) string { return split(slotValuesRank(s), splitEarly) },
+		values: dispatchRulesRank.list, split: slotRulesRank.split(splitEarly), starts: dispatchStartsRank.over(slotRulesRank),
 	}, {
 		Kernel: kernels.Kernel{
 			Name: "combine_rank", Op: ep.Combine, Layouts: byRank, Check: checkFast,
@@ -38,108 +37,60 @@ func rankKernels() []Declaration {
 		ties:   []tie{{"mode=split", "wait_sms=0"}},
 		source: "rank/combine.cuh", State: rankState,
 		macros: "EP_THREADS=threads EP_UNIT_BYTES=unit mode=split?EP_SPLIT",
-		values: combineValuesRank,
-		split:  func(s setting) string { return split(combineValuesRank(s), splitEarly) },
-		starts: func(s setting) []string { return dividedRank(s, combineValuesRank(s)) },
+		values: combineRulesRank.list, split: combineRulesRank.split(splitEarly), starts: dividedRank.over(combineRulesRank),
 	}}
 }
 
 // splitEarly holds values for mode=split that let the sending kernel start while the kernel before it still runs.
 const splitEarly = "wait_sms=0,pdl=1"
 
-// fewSMs is the number of SMs from which on a call can use the full speed of the link.
-const fewSMs = 32
-
-// limited reports whether a call has at most about half of the SMs of a GPU: callers that compute at the same time
-// leave it no more. Up to 16 tokens, the division of the SMs does not matter.
-func (s setting) limited() bool { return s.Tokens > 16 && s.sms <= 64 }
-
-const homeValuesRank = ",rows=home,wait_sms=0,threads=512,unit=1024"
-
-// dispatchValuesRank returns values with rows=home for long calls on a limited number of SMs. On 24 SMs of 2 H100,
-// 4,096 tokens in BF16 then took 226 us instead of 428 us.
-func dispatchValuesRank(s setting) string {
-	list := slotValuesRank(s)
-	switch {
-	case !s.long() || !s.limited():
-		return list
-	case s.Dispatch == ep.BF16:
-		return list + homeValuesRank + s.widest()
+// divided returns rules with which, in a long call, the part `wait` of the SMs only receives.
+func divided(wait string) rules {
+	return rules{
+		{"", "threads=512"},
+		{"long", "threads=768,unit=1024,wait_sms=" + wait},
+		{"long dispatch !bf16", "unit=512"}, // larger units would spill registers
 	}
-	return list + homeValuesRank // 1,024 threads that cast spill registers
 }
 
-// slotValuesRank returns values with rows=slot. In long calls, a third of the SMs receive, because receiving costs less
+// slotRulesRank gives values with rows=slot. In long calls, a third of the SMs receive, because receiving costs less
 // than sending. If SMs are few, each SM sends and receives. In short BF16 calls on a limited number of SMs, two thirds
 // receive.
-func slotValuesRank(s setting) string {
-	list := valuesRank(s, "1/3")
-	switch {
-	case !s.long() && s.Dispatch == ep.BF16 && s.limited():
-		return list + ",wait_sms=2/3,unit=2048"
-	case !s.long() || s.sms > fewSMs:
-		return list
-	case s.Dispatch == ep.BF16:
-		return list + ",wait_sms=0,threads=512,unit=2048"
-	}
-	return list + ",wait_sms=0,threads=512,unit=1024"
+var slotRulesRank = divided("1/3").with(rules{
+	{"!long limited bf16", "wait_sms=2/3,unit=2048"},
+	{"long !sms>32", "wait_sms=0,threads=512,unit=1024"},
+	{"long !sms>32 bf16", "unit=2048"},
+}...)
+
+const homeRank = "rows=home,wait_sms=0,threads=512,unit=1024"
+
+// dispatchRulesRank gives values with rows=home to long calls on a limited number of SMs. On 24 SMs of 2 H100, 4,096
+// tokens in BF16 then took 226 us instead of 428 us. 1,024 threads spill registers if they cast, and on 8 ranks.
+var dispatchRulesRank = slotRulesRank.with(rule{"long limited", homeRank}, rule{"long limited bf16 !ranks>4", "threads=1024"})
+
+// dividedRank gives other divisions of a long call's SMs, and more threads to a short call.
+var dividedRank = rules{
+	{"!long", "threads=1024"}, {"long", "wait_sms=1/4"}, {"long", "wait_sms=1/2"}, {"long", "wait_sms=2/3"}, {"long", "wait_sms=0"},
 }
 
-// widest returns the value of 1,024 threads, or "" if they would spill registers.
-func (s setting) widest() string {
-	if s.Ranks > 4 {
-		return ""
-	}
-	return ",threads=1024"
-}
-
-// dispatchStartsRank returns divisions of the SMs with rows=slot, and values with rows=home. For outputs outside the
+// dispatchStartsRank gives divisions of the SMs with rows=slot, and configs with rows=home. For outputs outside the
 // symmetric heap, long BF16 calls on a limited number of SMs have rows=staged, which was faster.
-func dispatchStartsRank(s setting) (out []string) {
-	slot := slotValuesRank(s)
-	home := slot + homeValuesRank
-	if s.long() && s.limited() {
-		local := slot
-		if s.Dispatch == ep.BF16 {
-			local = home + s.widest() + ",rows=staged"
-		}
-		out = []string{local, home + ",rows=staged"}
-	}
-	return slices.Concat(out, dividedRank(s, slot),
-		each(home, "wait_sms=0", "wait_sms=4", "wait_sms=4,threads=768", "wait_sms=4,unit=2048", "unit=2048", "threads=1024"))
-}
+var dispatchStartsRank = slices.Concat(rules{
+	{"long limited !bf16", ""},
+	{"long limited bf16 ranks>4", homeRank + ",rows=staged"},
+	{"long limited bf16 !ranks>4", homeRank + ",rows=staged,threads=1024"},
+	{"long limited", homeRank + ",rows=staged"},
+}, dividedRank, rules{
+	{"", homeRank},
+	{"", homeRank + ",wait_sms=4"},
+	{"", homeRank + ",wait_sms=4,threads=768"},
+	{"", homeRank + ",wait_sms=4,unit=2048"},
+	{"", homeRank + ",unit=2048"},
+	{"", homeRank + ",threads=1024"},
+})
 
-// combineValuesRank returns values with which half of a long call's SMs receive, or two thirds on a limited number of
-// SMs.
-func combineValuesRank(s setting) string {
-	list := valuesRank(s, "1/2")
-	if s.limited() && s.sms <= fewSMs {
-		list += s.widest()
-	}
-	if s.limited() && s.long() {
-		list += ",wait_sms=2/3"
-	}
-	return list
-}
-
-// valuesRank returns values for all SMs. In a long call, the part `wait` of the SMs only receives.
-func valuesRank(s setting, wait string) string {
-	switch {
-	case !s.long():
-		return "threads=512"
-	case s.Op == ep.Dispatch && s.Dispatch != ep.BF16:
-		return "threads=768,wait_sms=" + wait // larger units would spill registers
-	}
-	return "threads=768,unit=1024,wait_sms=" + wait
-}
-
-// dividedRank returns a list with other divisions of a long call's SMs, or with more threads for a short call.
-func dividedRank(s setting, list string) []string {
-	if !s.long() {
-		return each(list, "threads=1024")
-	}
-	return each(list, "wait_sms=1/4", "wait_sms=1/2", "wait_sms=2/3", "wait_sms=0")
-}
+// combineRulesRank gives values with which half of a long call's SMs receive, or two thirds on a limited number of SMs.
+var combineRulesRank = divided("1/2").with(rule{"limited !sms>32 !ranks>4", "threads=1024"}, rule{"long limited", "wait_sms=2/3"})
 
 // regionsRank lists the regions of the enum RankRegion in rank/layout.cuh.
 func regionsRank(p ep.Problem) []Region {

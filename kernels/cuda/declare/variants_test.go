@@ -1,5 +1,7 @@
 package declare
 
+import "slices"
+
 func dispatchEP() Declaration     { return declaredAs("dispatch") }
 func combineEP() Declaration      { return declaredAs("combine") }
 func dispatchLL() Declaration     { return declaredAs("dispatch_ll") }
@@ -23,39 +25,31 @@ func declaredAs(kernel string) Declaration {
 // Former kernels are now configs of other kernels. Here each such config is the default of a declaration.
 
 func dispatchLLIDs() Declaration {
-	return by(dispatchLL(), func(s setting) string { return dispatchValuesLL(s) + ",count=receiver," + unusedLL })
+	return by(dispatchLL(), dispatchRulesLL.with(rule{"", "count=receiver," + unusedLL}))
 }
 
 func dispatchMaskedIDs() Declaration {
-	return by(dispatchMasked(), func(s setting) string {
-		return dispatchValuesMasked(s) + ",count=receiver,wait_sms=0,unit=512," + piecesLL(s)
-	})
+	return by(dispatchMasked(), slices.Concat(divided("1/2"), rules{{"", "count=receiver,wait_sms=0,unit=512"}}, piecesLL))
 }
 
-func combineLLPartial() Declaration { return by(combineLL(), always("threads=512,own=registers")) }
+func dispatchFinalHome() Declaration { return by(dispatchFinal(), rules{{"", homeFinal}}) }
 
-func dispatchFinalHome() Declaration { return by(dispatchFinal(), always(homeValuesFinal)) }
+func dispatchRankHome() Declaration { return by(dispatchRank(), slotRulesRank.with(rule{"", homeRank})) }
 
-func dispatchRankHome() Declaration {
-	return by(dispatchRank(), func(s setting) string { return slotValuesRank(s) + homeValuesRank })
-}
+func combineLLPartial() Declaration { return by(combineLL(), rules{{"", "threads=512,own=registers"}}) }
 
 func combineFinalPolled() Declaration {
-	return by(combineLL(), always("threads=512,own=registers,after=final,receivers=8"))
+	return by(combineLL(), rules{{"", "threads=512,own=registers,after=final,receivers=8"}})
 }
 
 func combineFinalPartial() Declaration {
-	return by(combineFinal(), always("own=registers,in_flight=8,threads=512,wait_sms=1/2"))
+	return by(combineFinal(), rules{{"", registersFinal + "threads=512,wait_sms=1/2"}})
 }
 
-func combineMaskedSlots() Declaration {
-	return by(combineMasked(), func(s setting) string { return slotValuesMasked(s, aheadTokens) })
-}
-
-func always(list string) func(setting) string { return func(setting) string { return list } }
+func combineMaskedSlots() Declaration { return by(combineMasked(), slotRulesMasked) }
 
 // by returns f with the default values of `values`.
-func by(f Declaration, values func(setting) string) Declaration {
-	f.values = values
+func by(f Declaration, values rules) Declaration {
+	f.values = values.list
 	return f.completed()
 }

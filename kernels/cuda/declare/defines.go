@@ -11,37 +11,24 @@ import (
 
 // problemDefines returns the -D options that describe the problem to the compiler. They leave out token counts, so
 // that one binary serves all token counts of a sweep.
-//
-//	EP_HIDDEN         elements of a token
-//	EP_TOPK           experts of a token
-//	EP_EXPERTS        routed experts over all ranks
-//	EP_RANKS          ranks
-//	EP_NODES          hosts
-//	EP_LOCAL_EXPERTS  experts of one rank
-//	EP_DTYPE          EP_BF16, EP_FP8, EP_MXFP4 or EP_NVFP4
-//	EP_SHARED         1 if a shared expert is fused
-//	EP_SKIP_A2A       1 if tokens are replicated and nothing is sent
-//	EP_PACKED         1 for layout rank:packed
-//	EP_ROW_ALIGN      for layout expert:128 only: each expert begins at a multiple of this row number
-//	EP_WIDE_IDS       for layouts masked and rank only: ids may have 64 bits
 func problemDefines(p ep.Problem) []string {
 	out := []string{
-		Define("EP_HIDDEN", p.Hidden),
-		Define("EP_TOPK", p.TopK),
-		Define("EP_EXPERTS", p.Experts),
+		Define("EP_HIDDEN", p.Hidden),   // elements of a token
+		Define("EP_TOPK", p.TopK),       // experts of a token
+		Define("EP_EXPERTS", p.Experts), // routed experts over all ranks
 		Define("EP_RANKS", p.Ranks),
-		Define("EP_NODES", p.Nodes),
+		Define("EP_NODES", p.Nodes), // hosts
 		Define("EP_LOCAL_EXPERTS", p.LocalExperts()),
-		Define("EP_DTYPE", slices.Index(ep.DTypes(), p.Dispatch)),
-		Define("EP_SHARED", Bit(p.SharedExpert)),
-		Define("EP_SKIP_A2A", Bit(p.SkipA2A)),
+		Define("EP_DTYPE", slices.Index(ep.DTypes(), p.Dispatch)), // EP_BF16, EP_FP8, EP_MXFP4 or EP_NVFP4
+		Define("EP_SHARED", Bit(p.SharedExpert)),                  // a shared expert is fused
+		Define("EP_SKIP_A2A", Bit(p.SkipA2A)),                     // tokens are replicated and nothing is sent
 		Define("EP_PACKED", Bit(p.Layout == ep.LayoutRankPacked)),
 	}
 	if p.Layout == ep.LayoutExpert128 {
-		out = append(out, Define("EP_ROW_ALIGN", dtype.RowPad(p)))
+		out = append(out, Define("EP_ROW_ALIGN", dtype.RowPad(p))) // each expert begins at a multiple of this row number
 	}
 	if k := p.Layout.Kind(); k == "masked" || k == "rank" {
-		out = append(out, Define("EP_WIDE_IDS", 1))
+		out = append(out, Define("EP_WIDE_IDS", 1)) // ids may have 64 bits
 	}
 	return out
 }

@@ -5,7 +5,6 @@ import (
 	"fmt"
 
 	"github.com/epbench/epbench/kernels"
-	"github.com/epbench/epbench/kernels/dtype"
 	"github.com/epbench/epbench/tune/ep"
 )
 
@@ -35,7 +34,7 @@ func finalKernels() []Declaration {
 			Doc: "Warps take messages in turn and send each with one release; other blocks sum. With algo=dedup a rank sums its rows before it sends them. For large batches.",
 			Params: params("algo/sum", "own", "sms 8 12 16 20 24 32 48 64 *132", "wait_sms/sum *0 3 4 5 8 9 10 12 16 24 32 48 64",
 				"threads 384 512 768 *1024", "in_flight/ring"),
-			Formerly: formerlyPartial(formerly("combine_final_partial", "own=registers,in_flight=8")),
+			Formerly: formerly("combine_final_partial", "own=registers,in_flight=8"),
 		},
 		source: "final/combine.cuh", State: finalState,
 		macros: "EP_THREADS=threads " + sumMacros + " EP_IN_FLIGHT=in_flight",
@@ -129,10 +128,7 @@ var combineStartsFinal = rules{
 // regionsFinal lists the regions of the enum FinRegion in final/layout.cuh.
 func regionsFinal(p ep.Problem) []Region {
 	z, l := sizesOf(p), encodingOf(p)
-	slots, rows := z.tokens*max(z.ranks, z.topK), int64(0)
-	if p.Dispatch == ep.FP8 {
-		rows = int64(dtype.MaxRows(p))
-	}
+	slots := z.tokens * max(z.ranks, z.topK)
 	return []Region{
 		Zeroed("counts", 2*z.ranks*(z.experts+1)*8),
 		Zeroed("places", z.tokens*z.topK*4),
@@ -143,6 +139,6 @@ func regionsFinal(p ep.Problem) []Region {
 		Zeroed("started", z.ranks*4),
 		Zeroed("flags", slots*4),
 		Zeroed("return", slots*z.row),
-		Zeroed("origins", rows*4),
+		Zeroed("origins", z.rows*4*int64(Bit(p.Dispatch == ep.FP8))),
 	}
 }

@@ -58,22 +58,18 @@ const ReadingWords = 1 << 17
 
 // TimingParts lists the parts that aligning and timing the ranks need.
 func TimingParts() []Region {
-	return []Region{
-		Zeroed(PartControl, 256),
-		Zeroed(PartAbort, 4),
-		Zeroed(PartReadings, 8*ReadingWords),
-	}
+	return []Region{Zeroed(PartControl, 256), Zeroed(PartAbort, 4), Zeroed(PartReadings, 8*ReadingWords)}
 }
 
 // ProblemParts lists the inputs and outputs of a problem.
 func ProblemParts(p ep.Problem) []Region {
-	tokens, hidden, topK := int64(p.MaxTokens), int64(p.Hidden), int64(p.TopK)
+	z, l := sizesOf(p), encodingOf(p)
 	parts := []Region{
-		Zeroed(PartX, tokens*hidden*2),
-		Zeroed(PartIDs, tokens*topK*4),
-		Zeroed(PartWeights, tokens*topK*4),
-		Zeroed(PartInputScale, max(4, tokens*int64(encodingOf(p).Scales)*4)),
-		Zeroed(PartBias, hidden*2),
+		Zeroed(PartX, z.tokens*z.row),
+		Zeroed(PartIDs, z.tokens*z.topK*4),
+		Zeroed(PartWeights, z.tokens*z.topK*4),
+		Zeroed(PartInputScale, max(4, z.tokens*int64(l.Scales)*4)),
+		Zeroed(PartBias, z.row),
 	}
 	if p.Mode == ep.Cold {
 		parts = append(parts, Zeroed(PartFlush, FlushBytes))
@@ -86,11 +82,8 @@ func CastParts(p ep.Problem) []Region {
 	if !MayCast(p) {
 		return nil
 	}
-	l := encodingOf(p)
-	return []Region{
-		Zeroed(PartCast, int64(p.MaxTokens)*int64(l.Payload)),
-		Zeroed(PartCastScales, int64(p.MaxTokens)*int64(l.Scales*l.ScaleBytes)),
-	}
+	z, l := sizesOf(p), encodingOf(p)
+	return []Region{Zeroed(PartCast, z.tokens*int64(l.Payload)), Zeroed(PartCastScales, z.tokens*int64(l.Scales*l.ScaleBytes))}
 }
 
 // MayCast reports whether a dispatch of the problem may take tokens that its caller cast.
@@ -107,21 +100,17 @@ func MayCast(p ep.Problem) bool { return p.Dispatch == ep.FP8 && p.Nodes <= 1 }
 //	                                      what combine needs
 //	scale_offsets  nvfp4: [groups]        unused                     [rows, topk] weights   [rows, topk] weights
 func OutputParts(p ep.Problem) []Region {
-	rows, groups, hidden := int64(dtype.MaxRows(p)), int64(dtype.Groups(p)), int64(p.Hidden)
-	l := encodingOf(p)
-	index := IndexOf(p)
+	z, l, index := sizesOf(p), encodingOf(p), IndexOf(p)
 	parts := []Region{
-		Poisoned(PartOut, rows*int64(l.Payload)),
-		Poisoned(PartScales, int64(dtype.OutputScaleBytes(l, int(groups), int(rows)))),
-		Poisoned(PartRowOffsets, (groups+1)*4),
+		Poisoned(PartOut, z.rows*int64(l.Payload)),
+		Poisoned(PartScales, int64(dtype.OutputScaleBytes(l, int(z.groups), int(z.rows)))),
+		Poisoned(PartRowOffsets, (z.groups+1)*4),
 		Poisoned(PartExpertIDs, index.ExpertIDs),
 		Poisoned(PartSrcInfo, index.SrcInfo),
 		Poisoned(PartScaleOffsets, index.ScaleOffsets),
 	}
 	if p.Op != ep.Dispatch {
-		parts = append(parts,
-			Poisoned(PartY, rows*hidden*2),
-			Poisoned(PartCombined, int64(p.MaxTokens*p.TopK)*hidden*2))
+		parts = append(parts, Poisoned(PartY, z.rows*z.row), Poisoned(PartCombined, z.tokens*z.topK*z.row))
 	}
 	return parts
 }
@@ -131,15 +120,15 @@ type Index struct{ ExpertIDs, SrcInfo, ScaleOffsets int64 }
 
 // IndexOf returns the sizes for a problem's layout. native/epcomm/src/pack.c computes them too.
 func IndexOf(p ep.Problem) Index {
-	rows, groups := int64(dtype.MaxRows(p)), int64(dtype.Groups(p))
-	switch selections := rows * int64(p.TopK) * 4; p.Layout.Kind() {
+	z := sizesOf(p)
+	switch p.Layout.Kind() {
 	case "masked":
-		route := int64(p.Ranks) * (int64(p.MaxTokens)*int64(1+p.TopK) + 1) * 4
-		return Index{groups * int64(p.Ranks) * 8, rows*8 + route, groups * 4}
+		route := z.ranks * (z.tokens*(1+z.topK) + 1) * 4
+		return Index{z.groups * z.ranks * 8, z.rows*8 + route, z.groups * 4}
 	case "rank":
-		return Index{selections, rows*8 + int64(p.MaxTokens)*4, selections}
+		return Index{z.rows * z.topK * 4, z.rows*8 + z.tokens*4, z.rows * z.topK * 4}
 	}
-	return Index{groups * 4, rows * 8, groups * 4}
+	return Index{z.groups * 4, z.rows * 8, z.groups * 4}
 }
 
 // StateParts lists the memory of a state: call numbers, counters and regions.
@@ -163,13 +152,17 @@ func OpIndex(op ep.Op) int64 {
 	return 0
 }
 
-// sizes holds what the sizes of regions depend on.
+// sizes holds what the sizes of parts depend on.
 type sizes struct {
-	ranks, tokens, topK, experts, local, sources, nodes int64
-	row                                                 int64 // bytes of a BF16 row
+	ranks, nodes, tokens, topK, experts, local int64
+	rows, groups                               int64 // of the output of a dispatch
+	sources                                    int64 // of an expert's rows
+	row                                        int64 // bytes of a BF16 row
 }
 
 func sizesOf(p ep.Problem) sizes {
-	return sizes{int64(p.Ranks), int64(p.MaxTokens), int64(p.TopK), int64(p.Experts), int64(p.LocalExperts()), int64(dtype.Sources(p)), int64(p.Nodes),
-		int64(2 * p.Hidden)}
+	return sizes{
+		ranks: int64(p.Ranks), nodes: int64(p.Nodes), tokens: int64(p.MaxTokens), topK: int64(p.TopK), experts: int64(p.Experts),
+		local: int64(p.LocalExperts()), rows: int64(dtype.MaxRows(p)), groups: int64(dtype.Groups(p)), sources: int64(dtype.Sources(p)), row: int64(2 * p.Hidden),
+	}
 }

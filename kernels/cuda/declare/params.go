@@ -174,25 +174,18 @@ func MayTakeCast(dispatch ep.Config) bool {
 }
 
 // formerly describes kernels of earlier builds that are now configs of one kernel. The arguments alternate: the
-// earlier name, then the values that make today's kernel do the same.
+// earlier name, then the values that make today's kernel do the same. Kernels that had own=registers spelled algo
+// partial.
 func formerly(namesAndValues ...string) map[string]kernels.Former {
 	out := map[string]kernels.Former{}
 	for pair := range slices.Chunk(namesAndValues, 2) {
-		out[pair[0]] = kernels.Former{Revision: 1, Values: with(ep.Config{}, pair[1]).Values}
-	}
-	return out
-}
-
-// formerlyPartial adds a renamed parameter to kernels in `all`: partial=f32 is now algo=direct, and partial=bf16 is
-// now algo=dedup.
-func formerlyPartial(all map[string]kernels.Former) map[string]kernels.Former {
-	for name, f := range all {
+		f := kernels.Former{Revision: 1, Values: with(ep.Config{}, pair[1]).Values}
 		if _, ok := f.Values["own"]; ok {
 			f.Params = map[string]kernels.Respelled{"partial": {Name: "algo", Values: map[ep.Value]ep.Value{"f32": "direct", "bf16": "dedup"}}}
-			all[name] = f
 		}
+		out[pair[0]] = f
 	}
-	return all
+	return out
 }
 
 // sumMacros lists the macros for what ranks send in a combine: sums in BF16 or f32, or single rows and sums in BF16.

@@ -34,7 +34,9 @@ func dispatchMaskedIDs() Declaration {
 
 func dispatchFinalHome() Declaration { return by(dispatchFinal(), rules{{"", homeFinal}}) }
 
-func dispatchRankHome() Declaration { return by(dispatchRank(), slotRulesRank.with(rule{"", homeRank})) }
+func dispatchRankHome() Declaration {
+	return by(dispatchRank(), slotRulesRank.with(rule{"", homeRank}))
+}
 
 func combineLLPartial() Declaration { return by(combineLL(), rules{{"", "threads=512,own=registers"}}) }
 

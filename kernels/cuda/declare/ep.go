@@ -42,20 +42,31 @@ func epKernels() []Declaration {
 	}}
 }
 
+// sharedLimit bounds the shared memory of bulk copies in bytes, from sm_90 on. 20 KiB remain for the kernels' own
+// shared variables.
+const sharedLimit = 227<<10 - 20<<10
+
 func checkEP(m ep.Machine, p ep.Problem, c ep.Config) error {
 	if err := CheckProblem(m, p); err != nil {
 		return err
 	}
-	if p.SkipA2A && holds(c, "algo=dedup") {
+	dedup := holds(c, "algo=dedup")
+	if p.SkipA2A && dedup {
 		return fmt.Errorf("algo: dedup saves nothing with skip-a2a, because nothing is sent; use direct")
 	}
-	return cmp.Or(
-		checkNVFP4(p),
-		checkThreads(c, Warp),
-		checkSMs(m, p, c, 2),
-		kernels.CheckRange(c, "sms", 2, maxBlocksEP),
-		checkCounted(c),
-		checkCopy(m, p, c))
+	err := cmp.Or(checkNVFP4(p), checkThreads(c, Warp), checkSMs(m, p, c, 2), kernels.CheckRange(c, "sms", 2, maxBlocksEP), checkCounted(c))
+	if err != nil || !holds(c, "copy=bulk") {
+		return err
+	}
+	switch n := sharedBytes(p, c); {
+	case before90(m.Arch):
+		return fmt.Errorf("copy: bulk needs sm_90 or later and this is %s; use vector", m.Arch)
+	case dedup && c.Kernel == "combine":
+		return fmt.Errorf("copy: bulk cannot move the sums of algo=dedup; use vector")
+	case n > sharedLimit:
+		return fmt.Errorf("copy: bulk stages %d bytes in shared memory, more than %d; use vector", n, sharedLimit)
+	}
+	return nil
 }
 
 // checkCounted checks the numbers of the ep and hosts kernels.
@@ -74,26 +85,6 @@ func checkCounted(c ep.Config) error {
 			span{"relay_chunk", 1, 1024}),
 		kernels.CheckWord(c, "in_flight", "1", "2", "4", "8"),
 		kernels.CheckMultiple(c, "chunk_bytes", 16, leastChunk, 1<<20, "one vector"))
-}
-
-// sharedLimit bounds the shared memory of bulk copies in bytes, from sm_90 on. 20 KiB remain for the kernels' own
-// shared variables.
-const sharedLimit = 227<<10 - 20<<10
-
-func checkCopy(m ep.Machine, p ep.Problem, c ep.Config) error {
-	if !holds(c, "copy=bulk") {
-		return nil
-	}
-	if before90(m.Arch) {
-		return fmt.Errorf("copy: bulk needs sm_90 or later and this is %s; use vector", m.Arch)
-	}
-	if c.Kernel == "combine" && holds(c, "algo=dedup") {
-		return fmt.Errorf("copy: bulk cannot move the sums of algo=dedup; use vector")
-	}
-	if n := sharedBytes(p, c); n > sharedLimit {
-		return fmt.Errorf("copy: bulk stages %d bytes in shared memory, more than %d; use vector", n, sharedLimit)
-	}
-	return nil
 }
 
 // checkPairEP refuses algo=dedup after a direct dispatch, which does not record the rows that a rank must sum.

@@ -1,7 +1,6 @@
 package declare
 
 import (
-	"cmp"
 	"fmt"
 
 	"github.com/epbench/epbench/kernels"
@@ -18,7 +17,7 @@ var finalState = State{Name: "final", anyDType: true, ordered: true, Regions: re
 func finalKernels() []Declaration {
 	return []Declaration{{
 		Kernel: kernels.Kernel{
-			Name: "dispatch_final", Op: ep.Dispatch, Layouts: byExpert, Check: checkDispatchFinal,
+			Name: "dispatch_final", Op: ep.Dispatch, Layouts: byExpert, Check: checkFinal,
 			Doc: "Counts are sent first. Then each token is sent directly to its output row, and the receiver copies it to the rows of further experts. For large batches.",
 			Params: params("algo/final", "sms 8 12 16 24 32 48 64 96 *132",
 				"wait_sms/complete *0 2 5 6 8 10 12 14 16 24 32 48 66 68 84 100", "threads 512 768 *1024", "team", "scales"),
@@ -30,7 +29,7 @@ func finalKernels() []Declaration {
 		values: dispatchRulesFinal.list, starts: dispatchStartsFinal.over(dispatchRulesFinal),
 	}, {
 		Kernel: kernels.Kernel{
-			Name: "combine_final", Op: ep.Combine, Layouts: byExpert, Check: checkCombineFinal,
+			Name: "combine_final", Op: ep.Combine, Layouts: byExpert, Check: checkFinal,
 			Doc: "Warps take messages in turn and send each with one release; other blocks sum. With algo=dedup a rank sums its rows before it sends them. For large batches.",
 			Params: params("algo/sum", "own", "sms 8 12 16 20 24 32 48 64 *132", "wait_sms/sum *0 3 4 5 8 9 10 12 16 24 32 48 64",
 				"threads 384 512 768 *1024", "in_flight/ring"),
@@ -48,34 +47,29 @@ func finalKernels() []Declaration {
 // 128 elements.
 const finalFP8Hidden = 128 * 128
 
-func checkFinal(m ep.Machine, p ep.Problem, c ep.Config) error {
-	if p.Dispatch == ep.FP8 && p.Hidden > finalFP8Hidden {
-		return fmt.Errorf("hidden: %d is more than %d, the most for which one warp holds the scales; use the ll or ep kernels", p.Hidden, finalFP8Hidden)
-	}
-	return checkFast(m, p, c)
-}
-
-func checkDispatchFinal(m ep.Machine, p ep.Problem, c ep.Config) error {
-	if c.Str("scales") != "row" && p.Dispatch != ep.FP8 {
-		return fmt.Errorf("scales: %s has no FP8 scales, so %s has no meaning; use row", p.Dispatch, c.Str("scales"))
-	}
-	return checkFinal(m, p, c)
-}
-
 // ringShared bounds the ring of a block in bytes. The ring is the buffer for loads that have not arrived yet. A block
 // of sm_80 has only 163 KiB.
 const ringShared = 160 << 10
 
 func ringBytes(c ep.Config) int { return c.Int("threads") * 16 * c.Int("in_flight") }
 
-func checkCombineFinal(m ep.Machine, p ep.Problem, c ep.Config) error {
-	if err := cmp.Or(checkFinal(m, p, c), kernels.CheckMultiple(c, "in_flight", 4, 0, 32, "the vectors that one step loads")); err != nil {
+func checkFinal(m ep.Machine, p ep.Problem, c ep.Config) error {
+	switch {
+	case holds(c, "scales=tile") && p.Dispatch != ep.FP8:
+		return fmt.Errorf("scales: %s has no FP8 scales, so tile has no meaning; use row", p.Dispatch)
+	case p.Dispatch == ep.FP8 && p.Hidden > finalFP8Hidden:
+		return fmt.Errorf("hidden: %d is more than %d, the most for which one warp holds the scales; use the ll or ep kernels", p.Hidden, finalFP8Hidden)
+	}
+	if err := checkFast(m, p, c); err != nil || c.Str("scales") != "" { // only a combine has no scales
 		return err
 	}
-	if holds(c, "own=registers") && c.Int("in_flight") == 0 {
-		return fmt.Errorf("in_flight: 0, but with own=registers loads wait in shared memory; use 8")
+	if err := kernels.CheckMultiple(c, "in_flight", 4, 0, 32, "the vectors that one step loads"); err != nil {
+		return err
 	}
-	if n := ringBytes(c); n > ringShared {
+	switch n := ringBytes(c); {
+	case holds(c, "own=registers") && n == 0:
+		return fmt.Errorf("in_flight: 0, but with own=registers loads wait in shared memory; use 8")
+	case n > ringShared:
 		return fmt.Errorf("in_flight: %s loads for each of %s threads take %d bytes of shared memory, more than %d; use %d",
 			c.Str("in_flight"), c.Str("threads"), n, ringShared, ringShared/16/c.Int("threads")/4*4)
 	}

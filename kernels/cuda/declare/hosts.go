@@ -90,19 +90,13 @@ func checkHosts(m ep.Machine, p ep.Problem, c ep.Config) error {
 	case holds(c, "route=rail") && p.Nodes == 1:
 		return fmt.Errorf("route: rail needs several hosts, and this problem has one; use direct")
 	}
-	arrival := checkCounted
-	if holds(c, "arrival=data") {
-		arrival = func(c ep.Config) error { return checkPolled(p, c) }
+	if err := cmp.Or(checkShape(p), checkNVFP4(p), kernels.CheckMultiple(c, "threads", Warp, Warp, maxHostThreads, "a warp"),
+		kernels.CheckRange(c, "sms", 2, min(maxBlocksEP, max(m.SMs, 2)))); err != nil {
+		return err
 	}
-	return cmp.Or(
-		checkShape(p),
-		checkNVFP4(p),
-		kernels.CheckMultiple(c, "threads", Warp, Warp, maxHostThreads, "a warp"),
-		kernels.CheckRange(c, "sms", 2, min(maxBlocksEP, max(m.SMs, 2))),
-		arrival(c))
-}
-
-func checkPolled(p ep.Problem, c ep.Config) error {
+	if !holds(c, "arrival=data") {
+		return checkCounted(c)
+	}
 	switch {
 	case p.Dispatch != ep.BF16 && p.Dispatch != ep.FP8:
 		return fmt.Errorf("dtype: %s with arrival=data sends bf16 and fp8, not %s; use arrival=count", c.Kernel, p.Dispatch)

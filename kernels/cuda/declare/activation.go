@@ -19,7 +19,7 @@ func activationKernels() []Declaration {
 			Params: slices.Concat(params("sms 16 24 32 64 *132", "threads 256 512 *1024", "in_flight/silu", "pdl *0 1"), kernels.ActivationParams()),
 		},
 		source: "silu/silu.cuh", State: State{Name: "activation"},
-		macros: "EP_THREADS=threads EP_IN_FLIGHT=in_flight EP_INTERLEAVED=columns=interleaved EP_CLAMP=clamp=gpt-oss",
+		macros: "EP_IN_FLIGHT=in_flight EP_INTERLEAVED=columns=interleaved EP_CLAMP=clamp=gpt-oss",
 		values: rules{}.list,
 	}}
 }

@@ -30,9 +30,9 @@ func chosen(c ep.Config, list string) (out []string) {
 	return out
 }
 
-// defines returns the macros of a config (NAME=VALUE) that f.macros lists.
+// defines returns the macros of a config (NAME=VALUE): the threads of a block, and what f.macros lists.
 func (f Declaration) defines(c ep.Config) (out []string) {
-	for _, macro := range chosen(c, f.macros) {
+	for _, macro := range chosen(c, "EP_THREADS=threads "+f.macros) {
 		name, param, _ := strings.Cut(macro, "=")
 		param, words, isWord := strings.Cut(param, "=")
 		value := c.Int(param)
@@ -89,7 +89,11 @@ func (r rule) holds(s setting) bool {
 		asked, not := strings.CutPrefix(word, "!")
 		name, bound, _ := strings.Cut(asked, ">")
 		n, _ := ep.Value(bound).Int()
-		if s[name] > n == not {
+		have, ok := s[name]
+		if !ok {
+			panic("declare: no setting is called " + name)
+		}
+		if have > n == not {
 			return false
 		}
 	}

@@ -33,9 +33,9 @@ type Declaration struct {
 	// of the kernel.
 	entry string
 
-	// macros lists the macros of the compile-time parameters. NAME=threads has the value of a parameter. NAME=epilogue=scale|bias
-	// is 1 for the first word, 2 for the second, and 0 for others. NAME is 1. See `chosen` for macros of some configs.
-	// Leave out macros that the entry point does not read: kernels with the same source and macros share one binary.
+	// macros lists macros. NAME=rows has the value of the parameter rows. NAME=epilogue=scale|bias is 1 for the first
+	// word, 2 for the second, and 0 for others. NAME is 1. See `chosen` for macros of some configs only. Leave out
+	// macros that the entry point does not read: kernels with the same source and macros share one binary.
 	macros string
 
 	// State is the memory through which the ranks exchange tokens, the same for a dispatch and its combine. `states`

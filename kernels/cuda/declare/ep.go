@@ -22,7 +22,7 @@ func epKernels() []Declaration {
 				"chunk_bytes/message", "algo/dispatch", "copy", "in_flight 2 *4 8"),
 		},
 		source: "ep/dispatch.cuh", entry: "ep_dispatch", State: epState,
-		macros: "EP_THREADS=threads EP_ALGO=algo=dedup EP_IN_FLIGHT=in_flight EP_COPY=copy=bulk",
+		macros: "EP_ALGO=algo=dedup EP_IN_FLIGHT=in_flight EP_COPY=copy=bulk",
 		values: func(s setting) string {
 			sms := max(2, s["sms"])
 			counting := max(1, (s["experts"]*Warp+MaxThreads-1)/MaxThreads) // a warp for each expert, as in MAX
@@ -36,7 +36,7 @@ func epKernels() []Declaration {
 				"rows", "rotate *0 1", "algo/combine", "epilogue", "copy", "in_flight 2 4 *8"),
 		},
 		source: "ep/combine.cuh", entry: "ep_combine", State: epState, follows: "algo",
-		macros: "EP_THREADS=threads EP_ALGO=algo=dedup EP_IN_FLIGHT=in_flight EP_COPY=copy=bulk EP_ROWS=rows EP_EPILOGUE=epilogue=scale|bias",
+		macros: "EP_ALGO=algo=dedup EP_IN_FLIGHT=in_flight EP_COPY=copy=bulk EP_ROWS=rows EP_EPILOGUE=epilogue=scale|bias",
 		// MAX loads all rows of a token at once. More than 8 rows would need too many registers.
 		values: rules{{"!sms>1", "sms=2"}, {"topk>8", "in_flight=4"}}.list,
 	}}

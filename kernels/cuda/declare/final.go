@@ -2,6 +2,7 @@ package declare
 
 import (
 	"fmt"
+	"slices"
 
 	"github.com/epbench/epbench/kernels"
 	"github.com/epbench/epbench/tune/ep"
@@ -25,7 +26,7 @@ func finalKernels() []Declaration {
 		},
 		ties:   []tie{{"algo=dedup", "team=1"}, {"algo=direct", "team=1"}},
 		source: "final/dispatch.cuh", entry: "dispatch_final algo=home?_home", State: finalState, places: "always",
-		macros: "EP_THREADS=threads algo=home?EP_TEAM=team !algo=home?EP_DIRECT=algo=direct EP_SCALES=scales=tile",
+		macros: "algo=home?EP_TEAM=team !algo=home?EP_DIRECT=algo=direct EP_SCALES=scales=tile",
 		values: dispatchRulesFinal.list, starts: dispatchStartsFinal.over(dispatchRulesFinal),
 	}, {
 		Kernel: kernels.Kernel{
@@ -36,7 +37,7 @@ func finalKernels() []Declaration {
 			Formerly: formerly("combine_final_partial", "own=registers,in_flight=8"),
 		},
 		source: "final/combine.cuh", State: finalState,
-		macros: "EP_THREADS=threads " + sumMacros + " EP_IN_FLIGHT=in_flight",
+		macros: sumMacros + " EP_IN_FLIGHT=in_flight",
 		// Half of the SMs are enough for the full speed of the link with even routing.
 		values: rules{{"sms>32 !sms>64", "sms=32"}, {"sms>64", "sms=1/2"}, {"", "wait_sms=1/2,threads=768"}}.list,
 		starts: combineStartsFinal.lists,
@@ -84,23 +85,26 @@ var dispatchRulesFinal = rules{{"", "wait_sms=5/8,threads=768"}}
 // threads spill registers on 4 and 8 ranks.
 const homeFinal = "algo=home,wait_sms=0,threads=512"
 
-// dispatchStartsFinal gives configs that every search measures: other divisions of the SMs, algo=home, and for FP8 also
-// scales=tile. This halved the time if one rank received most rows, but took 2 to 5 % more time if routing was even.
-var dispatchStartsFinal = rules{
-	{"sms>31", "wait_sms=3/4"}, {"!sms>31", "wait_sms=1/2"}, {"!sms>31", "wait_sms=0"},
-	{"fp8", "scales=tile"},
-	{"fp8 sms>31", "scales=tile,wait_sms=3/4"}, {"fp8 !sms>31", "scales=tile,wait_sms=1/2"}, {"fp8 !sms>31", "scales=tile,wait_sms=0"},
-	{"", homeFinal},
-	{"", homeFinal + ",team=8"},
-	{"", homeFinal + ",team=8,threads=768"},
-	{"", homeFinal + ",team=8,threads=768,wait_sms=1/4"},
-	{"", homeFinal + ",threads=768"},
-	{"", homeFinal + ",threads=768,wait_sms=1/2"},
-	{"fp8", homeFinal + ",scales=tile,team=8"},
-	{"fp8", homeFinal + ",scales=tile,team=8,threads=768"},
-	{"fp8", homeFinal + ",scales=tile,team=8,threads=768,wait_sms=1/4"},
-	{"fp8", homeFinal + ",scales=tile,threads=768"},
-	{"fp8", homeFinal + ",scales=tile,threads=768,wait_sms=1/2"},
+// dividedFinal and homesFinal give configs that every search measures: other divisions of the SMs, and algo=home.
+var (
+	dividedFinal = rules{{"sms>31", "wait_sms=3/4"}, {"!sms>31", "wait_sms=1/2"}, {"!sms>31", "wait_sms=0"}}
+	homesFinal   = rules{
+		{"", homeFinal + ",team=8"},
+		{"", homeFinal + ",team=8,threads=768"},
+		{"", homeFinal + ",team=8,threads=768,wait_sms=1/4"},
+		{"", homeFinal + ",threads=768"},
+		{"", homeFinal + ",threads=768,wait_sms=1/2"},
+	}
+	dispatchStartsFinal = slices.Concat(dividedFinal, inTiles(rules{{}}), inTiles(dividedFinal), rules{{"", homeFinal}}, homesFinal, inTiles(homesFinal))
+)
+
+// inTiles returns r for FP8 and with scales=tile. This halved the time if one rank received most rows, but took 2 to 5 %
+// more time if routing was even.
+func inTiles(r rules) (out rules) {
+	for _, one := range r {
+		out = append(out, rule{"fp8 " + one.when, one.list + ",scales=tile"})
+	}
+	return out
 }
 
 const registersFinal = "own=registers,in_flight=8,"

@@ -51,7 +51,7 @@ func hostsKernels() []Declaration {
 		},
 		source: sources.HostsFolder + "dispatch.cuh", entry: "!arrival=data?ep_hosts_dispatch arrival=data?ll_hosts_dispatch",
 		State: hostsState, states: polled,
-		macros: "EP_THREADS=threads arrival=data?EP_PART_BYTES=part !arrival=data?EP_IN_FLIGHT=in_flight EP_ROUTE=route=rail " +
+		macros: "arrival=data?EP_PART_BYTES=part !arrival=data?EP_IN_FLIGHT=in_flight EP_ROUTE=route=rail " +
 			"!arrival=data?EP_RELAY_WARPS=relay_warps !arrival=data?EP_RELAY_CHUNK=relay_chunk arrival=data?EP_ARRIVAL_DATA",
 	}, {
 		Kernel: kernels.Kernel{
@@ -64,7 +64,7 @@ func hostsKernels() []Declaration {
 		ties:   []tie{{"arrival=data", combineUnpolled}, {"route=direct", "partial=f32"}},
 		source: sources.HostsFolder + "combine.cuh", entry: "!arrival=data?ep_hosts_combine arrival=data?ll_hosts_combine",
 		State: hostsState, states: polled, follows: "arrival",
-		macros: "EP_THREADS=threads !arrival=data?EP_IN_FLIGHT=in_flight !arrival=data?EP_ROUTE=route=rail " +
+		macros: "!arrival=data?EP_IN_FLIGHT=in_flight !arrival=data?EP_ROUTE=route=rail " +
 			"!arrival=data?EP_PARTIAL=partial=bf16 arrival=data?EP_ARRIVAL_DATA",
 	}}
 	for i, f := range out {

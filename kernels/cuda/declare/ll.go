@@ -36,7 +36,7 @@ func llKernels() []Declaration {
 			{"receivers=0", "pause=0"}, {"early=1", "receivers=0"}, // with early=1 all warps of a block wait together
 		},
 		source: "ll/dispatch.cuh", entry: "dispatch_ll count=receiver?_ids", State: llState,
-		macros: "EP_THREADS=threads EP_SEND_BYTES=send EP_PART_BYTES=part EP_RAW=input=fp8 count=receiver?EP_COUNT_IDS " +
+		macros: "EP_SEND_BYTES=send EP_PART_BYTES=part EP_RAW=input=fp8 count=receiver?EP_COUNT_IDS " +
 			"count=sender?EP_EARLY=early mode=split?EP_SPLIT",
 		values: dispatchRulesLL.list, split: dispatchRulesLL.split(unusedLL),
 		starts: rules{{"marks-fit", "count=receiver," + unusedLL}}.over(dispatchRulesLL),
@@ -51,7 +51,7 @@ func llKernels() []Declaration {
 		},
 		ties:   []tie{{"mode=split", "receivers=0"}},
 		source: "ll/combine.cuh", State: llState, states: map[string]State{"after=final": polledState},
-		macros: "EP_THREADS=threads " + sumMacros + " after=final?EP_AFTER_FINAL mode=split?EP_SPLIT",
+		macros: sumMacros + " after=final?EP_AFTER_FINAL mode=split?EP_SPLIT",
 		values: combineRulesLL.list, split: combineRulesLL.split("receivers=0"), starts: combineStartsLL.over(combineRulesLL),
 	}}
 }

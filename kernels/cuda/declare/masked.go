@@ -28,7 +28,7 @@ func maskedKernels() []Declaration {
 			{"count=sender", "send=512,part=512"}, {"count=receiver", "mode=fused,wait_sms=0,unit=512"},
 		},
 		source: "masked/dispatch.cuh", entry: "dispatch_masked count=receiver?_ids", State: maskedState,
-		macros: "EP_THREADS=threads count=sender?EP_UNIT_BYTES=unit count=receiver?EP_SEND_BYTES=send count=receiver?EP_PART_BYTES=part " +
+		macros: "count=sender?EP_UNIT_BYTES=unit count=receiver?EP_SEND_BYTES=send count=receiver?EP_PART_BYTES=part " +
 			"EP_RAW=input=fp8 count=receiver?EP_COUNT_IDS mode=split?EP_SPLIT",
 		// Half of a long call's SMs receive, because a receiver writes a token once for each expert.
 		values: divided("1/2").list, split: divided("1/2").split(splitEarly),
@@ -46,7 +46,7 @@ func maskedKernels() []Declaration {
 		},
 		ties:   []tie{{"mode=split", "wait_sms=0,receivers=0"}, {"own=registers", "wait_sms=0,unit=512"}},
 		source: "masked/combine.cuh", State: maskedState,
-		macros: "EP_THREADS=threads EP_UNIT_BYTES=unit mode=split?EP_SPLIT " + sumMacros,
+		macros: "EP_UNIT_BYTES=unit mode=split?EP_SPLIT " + sumMacros,
 		values: combineRulesMasked.list, split: divided("1/2").with(rule{"reduced", "algo=dedup"}).split(splitEarly),
 		starts: combineStartsMasked.over(slotRulesMasked),
 	}}

@@ -25,7 +25,7 @@ func rankKernels() []Declaration {
 		},
 		ties:   []tie{{"mode=split", "wait_sms=0"}, {"rows=home", "mode=fused"}, {"rows=staged", "mode=fused"}},
 		source: "rank/dispatch.cuh", entry: "dispatch_rank rows=home?_home rows=staged?_staged", State: rankState, places: "rows=home?always",
-		macros: "EP_THREADS=threads EP_UNIT_BYTES=unit EP_RAW=input=fp8 rows=home?EP_HOME rows=staged?EP_STAGED mode=split?EP_SPLIT",
+		macros: "EP_UNIT_BYTES=unit EP_RAW=input=fp8 rows=home?EP_HOME rows=staged?EP_STAGED mode=split?EP_SPLIT",
 		values: dispatchRulesRank.list, split: slotRulesRank.split(splitEarly), starts: dispatchStartsRank.over(slotRulesRank),
 	}, {
 		Kernel: kernels.Kernel{
@@ -36,7 +36,7 @@ func rankKernels() []Declaration {
 		},
 		ties:   []tie{{"mode=split", "wait_sms=0"}},
 		source: "rank/combine.cuh", State: rankState,
-		macros: "EP_THREADS=threads EP_UNIT_BYTES=unit mode=split?EP_SPLIT",
+		macros: "EP_UNIT_BYTES=unit mode=split?EP_SPLIT",
 		values: combineRulesRank.list, split: combineRulesRank.split(splitEarly), starts: dividedRank.over(combineRulesRank),
 	}}
 }

@@ -1,7 +1,7 @@
 #!/bin/bash
 # Tests on 2 GPUs: calls that do not end, call numbers that wrap around, and kernels and dtypes that share memory. Run
-# `make faults-gpu` first, on a host with a compiler. BIN is the folder of its files, and SOAK the seconds of each
-# layout's soak test.
+# `make faults-gpu` first, on a host with a compiler. BIN is the folder of the files that make wrote. SOAK is
+# the number of seconds of each layout's soak test.
 cd "$(dirname "$0")/../.." || exit 1
 . native/steps.sh
 bin=${BIN:-bin} t=${BIN:-bin}/epcomm/epcomm-test

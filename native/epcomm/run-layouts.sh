@@ -17,7 +17,7 @@ export EPCOMM_LIBRARY=$PWD/bin/epcomm/libepcomm.so EPCOMM_DEADLINE=20 EPBENCH_PR
 export EPCOMM_PACKS=$PWD/bin/packs/layouts EPCOMM_CACHE=${EPCOMM_CACHE:-/tmp/epcomm-cache}
 export PYTHONPATH=$PWD/native/python/epcomm/src:$PWD/native/python/epcomm/shim:$PYTHONPATH PATH=$PWD/bin:$PATH
 
-# A verification that the time limit ended (130) still prints its table.
+# A verification that the time limit interrupts ends with exit status 130, but still prints its table.
 verify() {
   for layout in rank rank:packed masked expert:128; do
     accepted="0 130" step "${VERIFY_SECONDS:-25}" "verify-${layout/:/-}" '^all ' epbench verify --backend cuda --stress --ranks 1,2 --only "layout=$layout" --part "$part"

@@ -1,7 +1,11 @@
 #!/bin/bash
 # Tests lost ranks on 2 GPUs: kills one of two processes at each step of a call, then brings ranks back. Run `make
-# faults-gpu` first, on a host with a compiler. BIN is the folder of its files, TIMES how often each step is repeated,
-# SOAK the seconds of killing and replacing, and DEADLINE the seconds of a wait.
+# faults-gpu` first, on a host with a compiler. Environment variables:
+#
+#   BIN       folder of the files that make wrote
+#   TIMES     how often each step is repeated
+#   SOAK      seconds in which ranks are killed and replaced
+#   DEADLINE  longest wait of a kernel, in seconds
 cd "$(dirname "$0")/../.." || exit 1
 . native/steps.sh
 bin=${BIN:-bin} t=${BIN:-bin}/epcomm/epcomm-test pack=${BIN:-bin}/packs/survivors.pack

@@ -13,8 +13,8 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// Memory reads pieces of `bytes` bytes at offsets of a part of a rank's memory. The pieces stay valid until the part's
-// next read. Memory serves several goroutines.
+// Memory reads a part of a rank's memory: at each offset a piece of `bytes` bytes. The pieces stay valid until the
+// part's next read. Memory serves several goroutines.
 type Memory func(rank int, part string, bytes int, offsets ...int) ([][]byte, error)
 
 // Pieces cuts data into pieces of `bytes` bytes.

@@ -270,7 +270,8 @@ func (g *group) lateRanks() string {
 	return ""
 }
 
-// fewestInStep describes the ranks in the rarest step, or returns "". The caller holds mu.
+// fewestInStep describes the ranks in the step with the fewest ranks, or returns "" if all ranks are in one step. The
+// caller holds mu.
 func (g *group) fewestInStep() string {
 	at := map[string][]string{}
 	for _, r := range slices.Sorted(maps.Keys(g.members)) {

@@ -73,7 +73,7 @@ type OpenParams struct {
 	Routing string        `json:"routing"` // only a label
 	Seed    uint64        `json:"seed"`    // see workloads.Workload.Token
 	Ranks   []RankRouting `json:"ranks"`
-	Default *ep.Config    `json:"default,omitempty"` // only with a matrix product: the config's time decides how long the product takes
+	Default *ep.Config    `json:"default,omitempty"` // only with a product, whose length follows this config's time
 }
 
 // RankRouting is the routing of one rank: little-endian values [token, k], in JSON base64.

@@ -46,7 +46,7 @@ for model; do
   ended "$run" && continue
   code=0
   if test -f "$run/trials.jsonl"; then
-    bounded sweep --resume "$run" || code=$? # with its first flags
+    bounded sweep --resume "$run" || code=$? # takes the flags of the first start
   else
     rm -rf "$run" # killed before it measured anything
     # shellcheck disable=SC2086 # $SWEEP holds several words

@@ -109,7 +109,7 @@ typedef struct EpArgs {
    * Dispatch and combine have separate numbers. After EP_LAST_NUMBER and after a reset, 1 follows. */
   uint32_t round;             /* from 1 in each graph */
   int32_t ids_wide;           /* 1: topk_ids has 64 bits; only layouts masked, rank and rank packed */
-  uint32_t *round_base;       /* the end of a replay, or with EP_OWN_ROUNDS the call, advances it */
+  uint32_t *round_base;       /* advanced at the end of a replay; with EP_OWN_ROUNDS, by each call */
   uint64_t deadline_ns;
   EpFault *fault;
   uint32_t *given_up;         /* not 0 once the rank gave up a wait; may be null */
@@ -136,14 +136,14 @@ typedef struct EpArgs {
   };
   union {
     int32_t pause_ns; /* dispatch_ll: pause between two polls, which frees L2 for senders */
-    int32_t step;     /* ep_litmus_memcpy: each copy has this many more 16-byte vectors */
+    int32_t step;     /* ep_litmus_memcpy: how many 16-byte vectors a copy has more than the copy before */
     int32_t rounds;
     int32_t experts;
   };
   int32_t cell_bytes; /* ep_litmus_memcpy: bytes between two sources */
   int32_t peer;
   uint32_t about;     /* ep_agree: describes this rank's call */
-  int32_t distinct;   /* ep_agree: ids of a token if they must differ, else 0 */
+  int32_t distinct;   /* ep_agree: number of ids of a token if they must differ, else 0 */
   uint8_t *const *peers; /* with EP_SURVIVORS: [ranks] heaps, null for a lost rank */
 
   /* For common/align.cuh. */

@@ -1,4 +1,5 @@
-/* Arguments of epcomm's other kernels. epcomm_deepep.h describes the members of most of these structs. */
+/* Arguments of epcomm's kernels that do not take EpArgs. epcomm_deepep.h describes the members of most of
+ * these structs. */
 #ifndef EPCOMM_ARGS_H
 #define EPCOMM_ARGS_H
 
@@ -78,8 +79,8 @@ typedef struct EpAnnounceArgs {
   EpMeeting meeting;
   const int32_t *per_rank, *per_expert;
   int32_t *before;
-  uint32_t *told;        /* host memory: ticket, rows received, tokens of the fullest rank; from EP_TOLD_ROWS on the
-                            rows of each expert */
+  uint32_t *told;        /* host memory: ticket, rows received, tokens of the fullest rank; the rows of each expert
+                            begin at EP_TOLD_ROWS */
   const void *ids;       /* [tokens, given]; null: a token goes to the first expert of each rank in in_rank */
   const uint8_t *in_rank;
   const float *weights;  /* [tokens, given] or null */

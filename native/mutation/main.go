@@ -276,8 +276,8 @@ func (w workTree) run(command string, seconds int) error {
 
 var errLate = errors.New("took too long")
 
-// sh runs a shell command in a new session. When ctx ends, sh kills the session, because the program timeout starts a
-// process group of its own.
+// sh runs a shell command in a new session. When ctx ends, sh kills the whole session. To kill the process group would
+// not be enough, because the program `timeout` starts a group of its own.
 func sh(ctx context.Context, dir string, out *os.File, command string, args ...string) error {
 	cmd := exec.CommandContext(ctx, "bash", append([]string{"-c", command}, args...)...)
 	cmd.Dir, cmd.Stdout, cmd.Stderr = dir, out, out

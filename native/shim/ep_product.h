@@ -13,7 +13,7 @@ typedef struct EpProductSpec {
   int32_t fp8;    /* 1: x and w are e4m3, 0: BF16 */
   int32_t groups; /* experts in memory */
   int32_t batch;  /* experts of one launch, at most groups */
-  int32_t sms;    /* for which the library chooses an algorithm, 0 for all */
+  int32_t sms;    /* cuBLASLt chooses an algorithm for this number of SMs; 0: for all SMs */
   uint64_t x, w, out, workspace; /* device addresses */
   uint64_t workspace_bytes;
 } EpProductSpec;

@@ -43,7 +43,7 @@ int ep_function(uint64_t function, uint32_t block, uint32_t shared, EpFunction *
   CUresult r = CUDA_SUCCESS;
   int most = 0;
   size_t stack = 0;
-  /* Never lowered, because configs with the same binary may need different sizes. */
+  /* The limit of shared memory is never lowered, because configs with the same binary may need different sizes. */
   r = cuFuncGetAttribute(&most, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, f);
   if (r == CUDA_SUCCESS && (int)shared > most)
     r = cuFuncSetAttribute(f, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, (int)shared);

@@ -128,7 +128,7 @@ func svgText(t *testing.T, svg []byte) string {
 	}
 }
 
-// colours counts the colours of a picture up to enough.
+// colours counts the colours of a picture, but stops at `enough` colours.
 func colours(img image.Image, enough int) int {
 	seen := map[color.Color]bool{}
 	for y := img.Bounds().Min.Y; y < img.Bounds().Max.Y && len(seen) < enough; y += 2 {

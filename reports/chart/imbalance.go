@@ -162,8 +162,8 @@ func LoadOf(w *workloads.Workload) Load {
 	return l
 }
 
-// Loads draws the runs' routings again from their seeds, at each shape's largest token count. missing has an error text
-// for each routing that failed.
+// Loads draws the runs' routings again from their seeds, at each shape's largest token count. `missing` has an error
+// text for each routing that failed.
 func Loads(runs []*reports.Loaded) (loads []Load, missing []string) {
 	type id struct {
 		group   group

@@ -57,14 +57,14 @@ typedef struct PackDType {
 
 typedef struct PackState {
   uint32_t dtype, name, first_region, regions, counters;
-  uint16_t numbers[2]; /* by op: states with equal numbers share call numbers (with equal numbers[0] also counters);
-                          0: none */
+  uint16_t numbers[2]; /* by op; states with the same number, other than 0, share the call numbers of this op; with
+                          the same numbers[0] they also share counters */
 } PackState;
 
 typedef struct PackRegion {
   uint64_t bytes;
   uint8_t fill;
-  uint8_t halves; /* 1: the middles of an area's regions have one address; 0: their beginnings */
+  uint8_t halves; /* 1: all regions of an area have their middle at one address; 0: all begin at one address */
   uint16_t area;  /* regions with equal areas other than 0 share memory */
   uint32_t name;
 } PackRegion;
@@ -114,7 +114,7 @@ typedef struct Pack {
   const uint8_t *cubins;
 } Pack;
 
-/* Read a pack. Both return 0. On failure they return -1, write the reason to text (EPCOMM_TEXT bytes), and leave
+/* Read a pack. Return 0. If a function fails, it returns -1, writes the reason to text (EPCOMM_TEXT bytes), and leaves
  * nothing to free. */
 int pack_read(Pack *pack, const void *data, size_t bytes, char *text);
 int pack_open(Pack *pack, const char *path, char *text);
@@ -131,8 +131,8 @@ uint32_t pack_nodes(const Pack *pack);
 uint32_t pack_count(const Pack *pack, int section);
 const char *pack_text(const Pack *pack, uint32_t at);
 
-/* Returns the run for a token count, or NULL without such a look-up. first may be NULL. dtype is an index of the
- * pack's dtypes. */
+/* Returns the run that covers a token count, or NULL if the pack has no such look-up. Stores the run's smallest token
+ * count in *first, unless first is NULL. dtype is an index of the pack's dtypes. */
 const PackRun *pack_find(const Pack *pack, uint32_t dtype, int reduced, int purpose, int routing, uint32_t tokens,
                          uint32_t *first);
 

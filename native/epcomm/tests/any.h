@@ -23,7 +23,8 @@ int any_combined(Moe *m, const EpcommCall *c, uint64_t n, GpuStream stream);
 /* Returns 0 if the results of call n are right. */
 int any_checked(Moe *m, uint64_t n, int fullest, GpuStream stream);
 
-/* Calls `each` for one token count of each range. Returns the first result that is not 0. */
+/* Calls `each` for one token count of each range of token counts that has the same kernels. Returns the first result
+ * that is not 0. */
 int any_runs(Moe *m, int (*each)(Moe *m, int fullest, void *context), void *context);
 
 long any_numbers(Moe *m, const void *bf16, size_t elements, GpuStream stream);

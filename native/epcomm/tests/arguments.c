@@ -1,4 +1,4 @@
-/* Tests structs of other headers, and tensors that a kernel would misread. */
+/* Tests structs of older and later versions of epcomm.h, and tensors that a kernel would misread. */
 #include <stddef.h>
 #include <stdio.h>
 #include <string.h>

@@ -103,7 +103,7 @@ static EpcommStatus calls(Lost *l, const char *at) {
   return s != EPCOMM_OK ? s : t != EPCOMM_OK ? t : epcomm_fault(l->comm, NULL);
 }
 
-/* Makes calls until one call fails. A rank that is killed late may have sent all its rows. */
+/* Makes calls until one call fails. If a rank is killed after it has sent all its rows, the first call succeeds. */
 static EpcommStatus until_fault(Lost *l, const char *at, double *start) {
   EpcommStatus s = EPCOMM_OK;
   for (int i = 0; i < 3 && s == EPCOMM_OK; i++) {

@@ -1,4 +1,4 @@
-/* A small mixture of experts for tests. An expert multiplies by its own factor. */
+/* A small mixture of experts for tests. Each expert multiplies its rows by a factor of its own. */
 #ifndef EPCOMM_TESTS_MOE_H
 #define EPCOMM_TESTS_MOE_H
 

@@ -20,7 +20,7 @@
  * grow       lets lost ranks come back
  * refuse     checks that tokens for lost ranks are refused
  * killing    kills and replaces a rank for --seconds
- * arguments  passes structs of other headers, and tensors that a kernel would misread
+ * arguments  passes structs of older and later versions of epcomm.h, and tensors that a kernel would misread
  * any-order  combines dispatches in any order
  * late, never, killed, other-pack, other-kind, truncated, disagree, parted, slots, bad-id, broken, options: see faults.c
  * limits, answers, fits, context, stop, machines: see settings.c
@@ -36,7 +36,7 @@
 int ranks_say(EpComm *comm, const char *what, EpcommStatus status) {
   EpcommFault f = {.size = sizeof f};
   int faulty = comm != NULL && status == EPCOMM_FAULT && epcomm_fault(comm, &f) == EPCOMM_FAULT;
-  /* in debug mode, another call number can also mean a passed deadline */
+  /* In debug mode (phase 6), a fault with different call numbers also comes from a wait that passed its deadline. */
   int deadline = faulty && (f.phase != 6 || (f.source != f.rank && f.want >> 32 != f.got >> 32));
   printf("%s: %s: %s\n", what, epcomm_status_name(status), comm != NULL ? epcomm_error(comm) : "");
   return deadline || status == EPCOMM_GATHER ? RANKS_SLOW : 1;
@@ -258,7 +258,7 @@ static int test_leak(Member *member, void *plan) {
     world_gather(member, &there, (int[8]){0}, sizeof there);
     after[i] = gpu_free_bytes();
     world_gather(member, &there, (int[8]){0}, sizeof there);
-    bad |= after[i] != after[0]; /* memory of module loads is not freed after creation 1 */
+    bad |= after[i] != after[0]; /* the first creation loads modules, whose memory is never freed */
   }
   for (int i = 0; bad && i < n; i++) printf("rank %d: %zu bytes free after creation %d\n", member->rank, after[i], i + 1);
   if (!bad && member->rank == 0) printf("device memory is equal before and after\n");

@@ -142,7 +142,8 @@ static int without_routing(Member *member, void *plan, int routing, int stands_f
   return epcomm_destroy(comm) != EPCOMM_OK || bad ? -1 : other;
 }
 
-/* Checks that the ranges of token counts have no gaps, and which outputs count as on the heap. */
+/* Checks that the ranges of token counts have no gaps. Checks that only outputs that end within epcomm_extra
+ * get the kernels for outputs on the heap. */
 static int runs(Member *member, void *plan) {
   EpComm *comm = ranks_create(member, plan, 1, 0, 1u << 20);
   if (comm == NULL) return 1;
@@ -295,7 +296,7 @@ static void for_machine(uint8_t *data, size_t bytes, uint32_t major, uint32_t mi
   sha256(data + PACK_DIGEST_FROM, bytes - PACK_DIGEST_FROM, data + offsetof(PackHeader, digest));
 }
 
-/* Checks that a pack is accepted on later GPUs of the generation, unless its code is exact. */
+/* Checks that a pack is accepted on later GPUs of the generation, unless it is only for one compute capability. */
 static int test_machines(Member *member, void *plan) {
   static const struct {
     uint32_t major, minor;

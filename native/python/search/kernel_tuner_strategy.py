@@ -103,7 +103,7 @@ class Epbench:
             self.known[c["kernel"], tuple(c["values"][name] for name in self.texts[c["kernel"]])] = result.get("ratio", FAILED)
 
     def ratios(self, part, points):
-        """Returns each point's ratio: FAILED, or None after the budget."""
+        """Returns each point's ratio. It is FAILED if the config failed, and None if the budget is spent."""
         keys = [self._key(part, p) for p in points]
         fresh = [k for k in dict.fromkeys(keys) if k not in self.known]
         self.repeats = 0 if fresh else self.repeats + len(points)
@@ -134,7 +134,7 @@ def runner_of(epbench, part):
     from kernel_tuner.util import RuntimeFailedConfig
 
     class EpbenchRunner(Runner):
-        """Measures configs by asking epbench, each counted once, as Kernel Tuner's runner for files does."""
+        """Asks epbench to measure configs. It counts each config once, as Kernel Tuner's runner for files does."""
 
         def __init__(self):
             super().__init__()
@@ -200,7 +200,7 @@ def search(parts, lines, out, strategy, expected):
             if (share := (end - len(epbench.known)) // (len(parts[each]) - k)) > 0:
                 tune(epbench, part, name, share)
         goal -= len(epbench.known) - before
-        if goal <= 0:  # bounded by time, with time for more than expected
+        if goal <= 0:  # a search bounded by time has time for more configs than expected
             goal = expected
         if len(epbench.known) == before:
             break

@@ -58,7 +58,7 @@ tuned() {
 }
 
 sweep() {
-  # Compiling would miss the first answer's deadline.
+  # Compiling in a worker would take longer than the deadline of the worker's first answer.
   [[ " $libraries " != *" flashinfer "* ]] || step 500 flashinfer-compiles '' python3 -c 'from flashinfer.jit.comm import gen_moe_alltoall_module as g; g("legacy").build_and_load()'
   for model in ${MODELS:-deepseek-v3}; do
     for l in $libraries; do

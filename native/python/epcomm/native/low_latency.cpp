@@ -21,7 +21,7 @@ static EpcommCall call_of(Elements elements, Ref ids, bool halves, const Index &
   c.size = sizeof c;
   c.dtype = elements == FP8 ? EPCOMM_FP8 : EPCOMM_BF16;
   c.tokens = static_cast<int>(size(ids, 0));
-  c.fullest = 0; /* all ranks need the same kernels */
+  c.fullest = 0; /* the kernels for max_tokens, because all ranks need the same kernels */
   c.purpose = halves ? EPCOMM_FOR_HALVES : EPCOMM_FOR_PAIR;
   c.ids_bits = wide(ids) ? 64 : 32;
   c.row_offsets = reinterpret_cast<uint32_t *>(base);

@@ -144,8 +144,8 @@ struct Link {
   Sizes sizes[2];
   EpcommCall half[2];  /* by op: the call sent and not yet received */
   uint64_t sent_in[2]; /* by op: capture of the last send */
-  /* Keys of combines, 0 until compared. Low-latency calls: [0] whole, [1] in halves (send, then receive). Normal calls:
-   * [0] without weights, [1] with weights. */
+  /* Keys of combines. A key is 0 until the ranks have compared such a call. Low-latency calls: [0] whole, [1] in halves
+   * (send, then receive). Normal calls: [0] without weights, [1] with weights. */
   int64_t combine_key[2];
   int32_t said[3]; /* last call's status, received rows, fullest rank's tokens */
   uint32_t *per_expert;

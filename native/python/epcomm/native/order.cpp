@@ -59,8 +59,8 @@ static uint64_t capture_of(const Driver &d, void *stream) {
   return status != 0 ? number : 0;
 }
 
-/* Number of calls after a change of stream that record an event, in case the stream changes again. Events delay the
- * next kernel. */
+/* After a change of stream, this many calls record an event, on which a call on another stream can wait. Later calls
+ * record none, because an event delays the next kernel. */
 constexpr int32_t RECORDED = 32;
 
 Turn::Turn(Link &l, int64_t handle, int64_t key) : stream(reinterpret_cast<void *>(handle)), capture(0), link_(l) {
@@ -103,7 +103,8 @@ extern "C" {
 
 EXPORT int64_t epcomm_native_version() { return 4; }
 
-/* addresses: the functions of native::Driver. Events are never destroyed, because that may happen during a capture. */
+/* addresses: the functions of native::Driver. Events are never destroyed, because their
+ * destruction could happen during a capture. */
 EXPORT native::Lane *epcomm_native_lane(const uint64_t *addresses, void *context) {
   native::Lane *lane = new native::Lane();
   static_assert(sizeof lane->driver == 6 * sizeof *addresses);
@@ -122,7 +123,7 @@ EXPORT native::Board *epcomm_native_board(uint32_t *verdict, uint64_t *records, 
 }
 
 /* numbers: ranks, local experts, hidden, topk, max_tokens, 1 for layout masked; then max_rows, out_bytes, scales and
- * 4-byte words of src_info, for BF16 and for FP8; then the deadline in ms, 1 in debug mode. */
+ * 4-byte words of src_info, for BF16 and for FP8; then the deadline in ms; then 1 in debug mode, else 0. */
 EXPORT native::Link *epcomm_native_link(EpComm *comm, const uint64_t *functions, native::Lane *lane, native::Board *board,
                                         const int64_t *numbers) {
   native::Library *library = new native::Library();

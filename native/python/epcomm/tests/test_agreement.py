@@ -49,7 +49,7 @@ def order(buffer, rank):
     return differ
 
 
-# (name, function of (Buffer, rank), difference in the error)
+# (name, function of (Buffer, rank) that returns the function with the different call, difference that the error names)
 SITUATIONS = (
     ("the first size", lambda b, r: lambda: low(b, r, 16 if r else 8), "num_max_dispatch_tokens_per_rank is 8 on rank 0, 16 on rank 1"),
     ("a later size", lambda b, r: low(b, r, 16) or (lambda: low(b, r, 24 if r else 16)), "num_max_dispatch_tokens_per_rank is 16 on rank 0, 24 on rank 1"),

@@ -3,7 +3,7 @@
 A worker has one process for each rank, from any launcher. Rank 0 passes each request to the other ranks and answers
 for all. "How does a worker start, fail and end?" of epbench's repository describes the protocol.
 
-gpu, gpu_beside, judge, lt, product and tensors import torch; all others need only the standard library.
+gpu, gpu_beside, judge, layers, lt, moves, product and tensors import torch. All others need only the standard library.
 """
 
 from .library import Library, installed_version, kernel, param

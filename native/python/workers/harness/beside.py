@@ -12,10 +12,10 @@ from .protocol import Failure
 FIELDS = ("call", "product", "both", "call_in", "product_in", "done")
 OUTLASTS = 2  # the product takes this many times as long as the call
 LEAST_BATCH = 8  # experts in one launch; with fewer, SMs would be idle
-LEAST = 100e-9  # seconds; noise can make a difference of times smaller
+LEAST = 100e-9  # seconds; least time that is reported, because noise can make a difference of two times negative
 HELD = 0.25  # seconds that calls may wait for the SMs of a product
 SIZING = 5  # rounds for timing a call or a product
-TAKEN = (16, 32, 48, 64)  # typical SMs of a call; the product has a plan for the SMs that each leaves
+TAKEN = (16, 32, 48, 64)  # typical numbers of SMs of a call; for each, the product has a plan for all other SMs
 PLAN_MARGIN = 0.01  # fraction by which a plan for fewer SMs must be faster
 HOST_TRIAL = 32  # launches of a trial
 HOST_COLUMNS = 16  # columns of the result in one launch
@@ -165,7 +165,7 @@ def spelled(size):
 
 
 class Running(threading.Thread):
-    """A thread that runs n launches of a product, or until stop."""
+    """A thread that launches a product n times, or until stop() is called."""
 
     def __init__(self, product, n=math.inf):
         super().__init__(daemon=True)

@@ -263,7 +263,8 @@ class GPULibrary(GPUBeside):
         own = median(m[0].elapsed_time(m[1]) for m in marks)
         return [max(median(m[i + 1].elapsed_time(m[i + 2]) for m in marks) - own, 0) * 1e-3 for i in range(len(stages))]
 
-    # A method between equal calls, for a library that cannot repeat one; its time is subtracted.
+    # A method that runs between equal calls, if a library cannot make the same call twice in a row. Its time is
+    # subtracted.
     between = None
 
     def before_round(self):

@@ -64,9 +64,9 @@ def products():
 
 
 class Products:
-    """The two grouped products of a layer, with SwiGLU between them. by names their library. rows is the largest
-    number of rows, or (local experts, rows of an expert) for layout masked. expected is the mean number of rows of
-    an expert. The result is y, in BF16."""
+    """The two grouped products of a layer, with SwiGLU between them. `by` is the name of the library that computes the
+    products. `rows` is the largest number of rows, or (local experts, rows of an expert) for layout masked.
+    `expected` is the mean number of rows of an expert. The result is y, in BF16."""
 
     def __init__(self, by, experts, rows, expected):
         self.by, self.experts, self.masked, self.expected = by, experts, isinstance(rows, tuple), max(int(expected), 1)
@@ -193,7 +193,7 @@ class Layers:
         return self.kept[1]
 
     def get(self, name, make):
-        """Returns the result of make() for a name, which it calls once in a session."""
+        """Returns the result of make() for a name. It calls make only once in a session."""
         if name not in self.made:
             self.made[name] = make()
         return self.made[name]

@@ -130,8 +130,8 @@ class Library:
         return Session(self, params, worker)
 
     def follow(self, combine, dispatch):
-        """Returns the config of the dispatch before a combine that is measured alone. dispatch is the first that the
-        combine accepts, with default values."""
+        """Returns the config of the dispatch before a combine that is measured alone. `dispatch` is the first kernel
+        that the combine accepts, with default values."""
         return dispatch
 
     def clock_of(self, steps):

@@ -9,8 +9,8 @@ from .beside import HELD, share_of, spelled
 
 COPY_BYTES, COPY_PARTS = 64 << 20, 4  # bytes of one copy, and launches of a pass
 
-# (mask of random bits, set bits), for values between 1/2 and 1 with either sign. As in kernels/cuda/drive: the GPU's
-# power, and so its clock, depends on them.
+# (mask of random bits, set bits), for values between 1/2 and 1 with either sign. The values are those of
+# kernels/cuda/drive, because the GPU's power, and so its clock, depends on the values.
 BITS = {"bf16": (0x807F807F, 0x3F003F00), "fp8": (0x87878787, 0x30303030)}
 DTYPES = {"bf16": torch.bfloat16, "fp8": torch.float8_e4m3fn}
 
@@ -62,7 +62,7 @@ class TorchProduct:
         if self.size.kind == "copy":
             self.out[i % COPY_PARTS].copy_(self.x[i % COPY_PARTS])
             return
-        # The last launch overlaps the one before.
+        # The last launch repeats experts of the launch before it, so that it too has self.batch experts.
         first = min(i % self.launches * self.batch, self.size.groups - self.batch)
         experts = slice(first, first + self.batch)
         if self.size.dtype == "bf16":

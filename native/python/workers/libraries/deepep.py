@@ -51,7 +51,7 @@ class Library(GPULibrary):
         self.version = installed_version("deep_ep", "1")
 
     def read_exports(self):
-        """Fills self.exports: for each value of the parameter by, a function that returns the config of an op. For
+        """Fills self.exports: for each value of the parameter `by`, a function that returns the config of an op. For
         the shim it returns None, because the shim has replaced DeepEP's methods."""
         maps = {"dispatch": self.deep_ep.Buffer.get_dispatch_config, "combine": self.deep_ep.Buffer.get_combine_config}
         self.exports = {"map": lambda op: maps[op](self.ranks.ranks)}

@@ -146,7 +146,7 @@ def _candidates():
 
 def load():
     """Opens the file that EPCOMM_LIBRARY names. Without EPCOMM_LIBRARY, it opens libepcomm.so in this module's folder,
-    or searches it as the linker does."""
+    or searches for it as the dynamic linker does."""
     tried = []
     for path in _candidates():
         try:

@@ -17,7 +17,7 @@ import (
 	"github.com/epbench/epbench/tune/testfile"
 )
 
-// sealed returns the examples' table, whose rows lead to the answers in want.
+// sealed returns the examples' table. With its rows, each example prints the text `want`.
 func sealed(t *testing.T) *table.Table {
 	t.Helper()
 	day := time.Date(2026, 1, 31, 12, 0, 0, 0, time.UTC)

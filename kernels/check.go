@@ -90,8 +90,8 @@ func CheckRouting(p ep.Problem, r workloads.Routing) error {
 	return nil
 }
 
-// LeastReading limits from below the times that a backend may report, in seconds. A backend that subtracts the time of
-// a barrier may get zero or less, but epbench divides by times.
+// LeastReading is the shortest time that a backend may report, in seconds. A backend that subtracts the time of a
+// barrier may get zero or less, but epbench divides by times.
 const LeastReading = 1e-9
 
 const fewRounds = 3

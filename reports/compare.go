@@ -12,7 +12,7 @@ import (
 	"github.com/epbench/epbench/tune/stat"
 )
 
-// defaultBand is the least relative difference that counts, for runs that recorded none.
+// defaultBand is the least relative difference that counts, for runs that recorded no band.
 const defaultBand = 0.01
 
 // MinRounds is the least number of rounds for a verdict other than undecided.
@@ -25,7 +25,7 @@ type Compared struct {
 	Ratio   stat.Estimate // time of B / time of A, NaN if unknown
 	Cycles  float64       // SM cycles of B / SM cycles of A, NaN if unknown
 	Band    float64       // smaller differences count as none
-	Made    record.Band   // Band is the larger of these two
+	Made    record.Band   // the policy's band and the A/A spread; Band is the larger of the two
 	Verdict record.Verdict
 	Reason  string // why undecided, or what else differs
 	Broken  bool   // the config ran in A and failed in B
@@ -60,8 +60,8 @@ type CompareOptions struct {
 	What What
 	Band float64 // a fraction; 0 means the runs' larger band
 
-	// Allow holds differences to accept: machine, kernels, mode, clock, sessions. With sessions, intervals ignore
-	// differences between sessions.
+	// Allow holds differences to accept: "machine", "kernels", "mode", "clock", "sessions". If it has "sessions",
+	// intervals ignore differences between sessions.
 	Allow map[string]bool
 
 	between float64 // standard deviation between sessions, as a fraction

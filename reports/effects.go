@@ -16,7 +16,7 @@ type Effect struct {
 	Kernel string
 	Param  string
 	Value  ep.Value
-	Best   float64 // mean of best time with value / best time
+	Best   float64 // mean over cases: best time with the value / kernel's best time
 	Worst  float64 // largest of these ratios
 	Median float64 // median over configs: time / best
 	Wins   int     // cases won with the value
@@ -27,7 +27,7 @@ type Effect struct {
 	all  []float64 // ratios for Median
 }
 
-// Effects computes the effect of each value of each parameter with several values.
+// Effects computes the effects of all values of those parameters that have several values.
 func Effects(cases []*Case) []Effect {
 	sums := map[paramValue]*Effect{}
 	for _, c := range cases {

@@ -20,7 +20,7 @@ type Headline struct {
 	Reduced Count          // with reduced precision accepted
 	Best    *record.Search // largest gain; nil if none
 
-	// Challenger is the search with the largest gain of a config that did not replace the default, or nil.
+	// Challenger is, of the searches that kept the default, the one whose best other config gains most. It may be nil.
 	Challenger *record.Search
 
 	AA float64

@@ -59,7 +59,7 @@ func Load(path string) (*Loaded, error) {
 // Name returns the name of the run's folder.
 func (l *Loaded) Name() string { return filepath.Base(filepath.Clean(l.Path)) }
 
-// Resume returns the command that continues an unfinished sweep as a sentence, or "".
+// Resume returns a sentence with the command that continues an unfinished sweep, or "" for other runs.
 func (l *Loaded) Resume() string {
 	if c := l.Run.Command; !l.Run.Finished.IsZero() || len(c) < 2 || c[1] != "sweep" {
 		return ""
@@ -92,8 +92,8 @@ func (l *Loaded) Seconds(k table.Key, tokens int, routing string, cfg ep.Config)
 	return 0, false
 }
 
-// Paired returns the seconds of a config and the default in their common rounds of stage cross, by which no config was
-// chosen.
+// Paired returns the times of a config and of the default, in seconds, in the rounds of stage cross that timed both. No
+// config was chosen by these rounds.
 func (l *Loaded) Paired(k table.Key, tokens int, routing string, cfg ep.Config) (config, dflt []float64) {
 	for _, c := range slices.Concat(l.Cases, l.between) {
 		if c.Problem.Tokens != tokens || c.Routing != routing || table.KeyOf(c.Problem, k.Routing) != k {

@@ -36,7 +36,7 @@ var problemFields = []problemField{
 	{Numbers("seed", ""), func(c *Case) Cell { return Cell{Text: fmt.Sprint(c.Seed), Value: c.Seed} }, "seed %s", ""},
 }
 
-// ProblemColumns shows fields that differ as columns, and the other fields as one sentence.
+// ProblemColumns makes columns of the fields in which cases differ, and one sentence of the other fields.
 type ProblemColumns struct {
 	Columns []Column
 	Shared  string // "hidden 7168, 256 experts, top-8, ..."

@@ -58,7 +58,8 @@ func (c *Case) levels() {
 // deciding lists the stages that measure a config after it was chosen, the best stage first.
 var deciding = []record.Stage{record.StageSession, record.StageConfirm}
 
-// pickDecidingRounds sets Times and Median from the best stages that have times. The A/A test comes last.
+// pickDecidingRounds sets Times and Median from the best deciding stage that has times, or else from all stages. It
+// uses the A/A test only if no other stage measured the entry.
 func (e *Entry) pickDecidingRounds() {
 	searched, last := false, len(deciding)
 	for _, b := range e.Blocks {

@@ -171,7 +171,7 @@ func (g *maker) screen(c *synthetic) ep.Config {
 	return best
 }
 
-// decide draws the confirmation, in which stat.Decide chooses.
+// decide draws the rounds of the confirmation. stat.Decide then chooses a config.
 func (g *maker) decide(c *synthetic, challenger ep.Config) {
 	defaultConfig := g.block(c, c.defaultConfig, block{role: record.Default, stage: record.StageConfirm, round0: 20, rounds: g.Confirm})
 	rounds, gain := defaultConfig, stat.Exactly(g.Confirm)

@@ -187,7 +187,7 @@ func (o *balanceOptions) memory(size int64) string {
 	return fmt.Sprintf("memory: %d more experts on each rank, %s for each layer (--expert-size %s)", slots, mebibytes(int64(slots)*size), o.expertSize)
 }
 
-// worth says after how many tokens a plan has saved more bytes than its experts were fetched for.
+// worth says after how many tokens a plan has saved more bytes than a rank fetches for its experts.
 func (o *balanceOptions) worth(r *workloads.BalanceResult, size int64) string {
 	copies := int64(r.Copies) * size
 	if r.Judged == 0 {

@@ -159,7 +159,7 @@ type group struct {
 	work string // timed steps; "" if all libraries agree
 }
 
-// groupOf keeps the fields of a problem that separate pictures.
+// groupOf keeps those fields of a problem whose difference puts two problems into two pictures.
 func groupOf(p ep.Problem, work string) group {
 	if work != "" {
 		p.Layout = ""

@@ -20,7 +20,8 @@ type configPair struct {
 type extremes struct{ fastest, slowest float64 } // seconds of a point's pairs
 
 // choose returns the fitting pair of least weighted regret. Where a pair was not measured, it counts as the slowest
-// pair. A default within band of the least regret wins, because one of many equal configs looks fastest by chance.
+// pair. The pair of defaults wins if its mean regret is within `band` of the least: of many equal pairs, one looks
+// fastest by chance.
 func choose(all []measuredPoint, band float64, fits func(dispatch, combine ep.Config) bool) (configPair, error) {
 	at := make([]extremes, len(all))
 	for i, s := range all {
@@ -105,7 +106,7 @@ func extremesAt(s measuredPoint, fits func(dispatch, combine ep.Config) bool) (r
 	return r
 }
 
-// configs lists measured configs by key.
+// configs lists the measured configs, sorted by key. half returns the times of one op at a point.
 func configs(all []measuredPoint, half func(measuredPoint) map[string]float64) []ep.Config {
 	var out []ep.Config
 	seen := map[string]bool{}

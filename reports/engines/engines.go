@@ -62,7 +62,7 @@ type measuredPoint struct {
 func (s measuredPoint) String() string { return ep.Tokens(s.tokens) + ", " + s.routing }
 
 // measuredPoints returns the points (token count and routing) with times of a kernel's dispatch and combine. Several
-// shapes or dtypes are an error, because an engine has one config. leftOut notes the points that lack one op.
+// shapes or dtypes are an error, because an engine has one config. leftOut lists the points that lack one op.
 func measuredPoints(in Input, kernel string) (out []measuredPoint, leftOut []string, err error) {
 	var problem ep.Problem
 	for _, c := range in.Run.Cases {
@@ -131,7 +131,7 @@ func defaultKeyOf(c *reports.Case) string {
 	return ""
 }
 
-// timesOf returns seconds by config key. If the search kept the default, no time is shorter than the default's.
+// timesOf returns seconds by config key. If the search kept the default, timesOf raises shorter times to the default's.
 func timesOf(c *reports.Case, kernel string) map[string]float64 {
 	least := 0.0
 	if e := c.Default(); e != nil && c.Search != nil && c.Search.Decision.KeepsDefault() && !math.IsNaN(e.Level) {

@@ -141,7 +141,7 @@ func (f *Follower) Current() *Search {
 	return out
 }
 
-// Elapsed returns how long the run has taken. Each difference uses one host's clock.
+// Elapsed returns how long the run has taken. It never subtracts times of two hosts' clocks.
 func (f *Follower) Elapsed(now time.Time) time.Duration {
 	out := time.Duration(f.Run.Wall.Total * float64(time.Second))
 	if !f.Run.Finished.IsZero() || f.last.IsZero() {

@@ -24,7 +24,7 @@ type Search struct {
 	tried   map[string]bool // by config key
 	kernels map[string]bool
 	alive   map[string]bool // kernels of the last stage
-	rank    int             // rankOf the stage of gains
+	rank    int             // rankOf(stage from which gains come)
 	gains   map[string]*gain
 }
 

@@ -117,7 +117,8 @@ func (f *Figure) setTime(row map[string]string, g Given) error {
 	return nil
 }
 
-// csvSlack is the largest relative difference of us from the time by gbps. Both are often rounded.
+// csvSlack is the largest relative difference between column us and the time that column gbps gives. Both are often
+// rounded.
 const csvSlack = 0.03
 
 func (f *Figure) checkSpeed(row map[string]string, g Given) error {

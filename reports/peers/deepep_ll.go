@@ -141,8 +141,8 @@ func llBytes(op ep.Op, hidden int) float64 {
 	return map[ep.Op]float64{ep.Dispatch: dispatch, ep.Combine: combine, ep.Pair: dispatch + combine}[op]
 }
 
-// slowest returns the slowest rank's time, without ranks that check refuses. If these are half of the ranks, the
-// problem is wrong, and slowest returns an error.
+// slowest returns the slowest rank's time. It leaves out the ranks whose figures fail check(). If half of the ranks or
+// more fail, the problem is wrong, and slowest returns an error.
 func (d *deepEPReader) slowest(r *llRun, g Given) (Figure, error) {
 	f := Figure{Kernel: r.kernel, Problem: g.problem(r.op, ep.FP8), Clock: "span"}
 	var left []string

@@ -99,7 +99,7 @@ func (r *v2Run) line(line string) error {
 	return nil
 }
 
-// figure takes only the first case of each dtype. Other cases have options that a config lacks.
+// figure takes only the first case of each dtype. Cases differ in options of the test, which a config cannot express.
 func (r *v2Run) figure(m []string) error {
 	us, err := parsePrinted(m[6])
 	if err != nil {

@@ -63,8 +63,8 @@ func (f *facts) warn(format string, args ...any) {
 // said is a file's text for a field, "" if there is none. column is the file's name of the field.
 type said struct{ field, column, text string }
 
-// with completes the flags by a file's row. If a flag differs, it wins with a warning. If the file has several values
-// for this flag, with returns an error.
+// with returns the flags, and takes values that no flag gives from a row of the file. If a flag differs from the row,
+// the flag is used, with a warning. If it differs and the file has several values, that is an error.
 func (f *facts) with(fields ...said) (Given, error) {
 	g := f.given
 	for _, s := range fields {
@@ -96,7 +96,7 @@ func (f *facts) with(fields ...said) (Given, error) {
 const oneHost = 8
 
 // setNodes sets Nodes to the flag, or else to hosts (the file's number), or else to 1. It returns an error instead of 1
-// if there are more than oneHost ranks, or if fewer ranks printed lines (printedRanks). 0 means unknown.
+// if there are more than oneHost ranks, or if only some ranks printed lines (printedRanks of them). 0 means unknown.
 func (g *Given) setNodes(f *facts, hosts, printedRanks int) error {
 	switch {
 	case g.Nodes > 0 && hosts > 0 && g.Nodes != hosts:

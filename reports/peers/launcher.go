@@ -5,8 +5,8 @@ import (
 	"regexp"
 )
 
-// launcherPrefixes match the texts that programs put before log lines: mpirun --tag-output "[1,0]<stdout>:", CI systems
-// the time, srun --label "0: ".
+// launcherPrefixes match the texts that programs put before log lines. mpirun --tag-output puts "[1,0]<stdout>:", CI
+// systems put the time, and srun --label puts "0: ".
 var launcherPrefixes = []*regexp.Regexp{
 	regexp.MustCompile(`^\[\d+,\d+\]<std(?:out|err|diag)>:\s?`),
 	regexp.MustCompile(`^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d+)?Z\s`),

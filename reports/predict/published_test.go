@@ -17,7 +17,7 @@ func recorded(t *testing.T) *model.File {
 	return f
 }
 
-// compared predicts the times of a library with a `bandwidth` of ndr400 in GB/s.
+// compared predicts the published times of a library, with `bandwidth` GB/s for the link ndr400.
 func compared(t *testing.T, library string, bandwidth float64) []ComparedFigure {
 	f := recorded(t)
 	for i := range f.Links {

@@ -51,7 +51,7 @@ def sglang(wheels, file):
 
 
 def megatron(wheels, file):
-    """Returns the flag's field and value, and the fields with a number of SMs in Megatron's TransformerConfig."""
+    """Returns the field that the flag sets, its value, and all fields of TransformerConfig with a number of SMs."""
     flag, value = pathlib.Path(file).read_text().split()
     source = definition(member(wheels, "megatron_core", "megatron/core/transformer/transformer_config.py"), "TransformerConfig")
     fields = re.findall(r"^    (moe_\w*num_sms): int", source, re.M)
@@ -99,8 +99,8 @@ def aiconfigurator(wheels, file):
 def plugin(_, file):
     """Returns the configs that DeepEP's Buffer gives after the shim is loaded as a plugin of vLLM.
 
-    The shim becomes an installed package with the metadata of its docstring. importlib.metadata
-    finds it, as in vLLM. vLLM itself is not used, because it needs a GPU build."""
+    The shim becomes an installed package, with the entry point that its docstring gives.
+    importlib.metadata finds it, as in vLLM. vLLM itself is not used, because it needs a GPU build."""
     text = pathlib.Path(file).read_text()
     group, name, target = re.search(r'\[project\.entry-points\."([\w.]+)"\]\s+(\w+) = "(MODULE:\w+)"', text).groups()
     with tempfile.TemporaryDirectory() as d:

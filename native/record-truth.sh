@@ -13,7 +13,7 @@ RANKS=${RANKS:-2}
 SPACE=${SPACE:-$(dirname "$0")/truth-space.yaml}
 KEPT=${KEPT:-}       # a directory of recordings of earlier calls
 PROBLEMS=${PROBLEMS:-}  # a file with lines MODEL OP DTYPE TOKENS ROUTING, used instead of the problems below
-STRATEGY=${STRATEGY:-grid}  # grid:1000 measures the configs that may be the fastest for a longer time
+STRATEGY=${STRATEGY:-grid}  # grid:1000 spends more time on the configs that may be the fastest
 FLAGS=${FLAGS:-}     # more flags of sweep
 
 test $# -ge 2 || { sed -n '2,5p' "$0"; exit 2; }

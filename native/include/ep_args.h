@@ -62,7 +62,8 @@ typedef struct EpArea {
   uint32_t fill;
 } EpArea;
 
-/* Words of the kernels in common/align.cuh, zeroed at set-up and after a fault. */
+/* Words of the kernels in common/align.cuh. In an alignment all ranks wait for each other. The words are zeroed at
+ * set-up and after a fault. */
 typedef struct EpControl {
   uint32_t arrived[EP_MAX_RANKS]; /* [r]: number of rank r's last alignment */
   uint32_t pad[32 - EP_MAX_RANKS];

@@ -122,7 +122,8 @@ typedef struct EpReturnArgs {
   int32_t tokens, given, max_rows;
 } EpReturnArgs;
 
-/* Arguments of ep_places, which assigns expanded rows to selections. */
+/* Arguments of ep_places, which numbers the expanded rows. There is one for each received row and each of its experts
+ * on this rank. */
 typedef struct EpPlacesArgs {
   const int64_t *ids;
   const uint32_t *received; /* number of received rows, at most `rows` */

@@ -27,7 +27,7 @@ type Test struct {
 	Build   string `yaml:"build"`
 	Run     string `yaml:"run"`
 	Seconds int    `yaml:"seconds"` // a longer run counts as failed
-	Needs   string `yaml:"needs"`   // fails on hosts that cannot run the test
+	Needs   string `yaml:"needs"`   // command that fails on hosts that cannot run the test
 }
 
 // A Fault replaces a text that occurs once in a file.

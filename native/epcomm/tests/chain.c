@@ -8,7 +8,8 @@
 
 enum { ROUNDS = 1000, WARM = 2 };
 
-/* Queues `fold` calls with barriers, then the same barriers alone, with stamps between. */
+/* Queues `fold` calls with barriers, then the same barriers alone. A stamp reads the GPU's clock before, between and
+ * after the two parts. */
 static EpcommStatus chain(EpComm *comm, const EpcommCall *c, const char *op, int fold, uint64_t *stamps, GpuStream stream) {
   int pair = strcmp(op, "pair") == 0, sends = strcmp(op, "combine") != 0, combines = strcmp(op, "dispatch") != 0;
   EpcommStatus s = epcomm_barrier(comm, stream);

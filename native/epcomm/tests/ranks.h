@@ -15,7 +15,7 @@ typedef struct Plan {
   double deadline;          /* seconds */
   double seconds;           /* of soak and killing */
   int seed;                 /* of soak */
-  int victims;              /* ranks to kill */
+  int victims;              /* number of ranks to kill */
   const char *at;           /* step of a call */
   const char *test;
 } Plan;

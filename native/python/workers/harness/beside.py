@@ -12,7 +12,7 @@ from .protocol import Failure
 FIELDS = ("call", "product", "both", "call_in", "product_in", "done")
 OUTLASTS = 2  # the product takes this many times as long as the call
 LEAST_BATCH = 8  # experts in one launch; with fewer, SMs would be idle
-LEAST = 100e-9  # seconds; least time that is reported, because noise can make a difference of two times negative
+LEAST = 100e-9  # seconds; smaller differences of times are raised to this, because noise can make them negative
 HELD = 0.25  # seconds that calls may wait for the SMs of a product
 SIZING = 5  # rounds for timing a call or a product
 TAKEN = (16, 32, 48, 64)  # typical numbers of SMs of a call; for each, the product has a plan for all other SMs
@@ -155,8 +155,8 @@ def own_plan(product):
 
 
 def plan_beside(own, left):
-    """Returns the number of SMs for which the product is planned beside calls that leave `left` SMs. own: that of the
-    plan that is fastest alone. 0 means all. planBeside in kernels/cuda/drive has the same rule."""
+    """Returns the number of SMs for which the product is planned beside calls that leave `left` SMs. own: the number of
+    SMs of the plan that is fastest alone. 0 means all SMs. planBeside in kernels/cuda/drive has the same rule."""
     return own if left == 0 or 0 < own <= left else left
 
 

@@ -1,8 +1,8 @@
 """Kernels between communication and grouped products, equal for every library: they sort rows by expert, move them
 back, and compute SwiGLU.
 
-They are Triton kernels, or PyTorch without a GPU. Only the device knows the number of rows; tensors have room for the
-most.
+They are Triton kernels, or PyTorch without a GPU. Only the device knows the number of rows, so tensors have room for
+the largest possible number.
 """
 
 import torch

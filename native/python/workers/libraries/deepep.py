@@ -238,7 +238,7 @@ class Library(GPULibrary):
 
     def masked_rows(self):
         """Returns what rows() returns, for low-latency calls. The rows of an expert from one source rank are
-        contiguous. An int64 holds the index of the first (upper 32 bits) and their number (lower 32)."""
+        contiguous. An int64 holds the index of the first row (upper 32 bits) and the number of rows (lower 32)."""
         parts, first = [], self.rank * self.work.local
         where = self.handle[1].tolist()
         for e in range(self.work.local):

@@ -60,7 +60,7 @@ class Buffer:
             torch.empty(1, device=self.device)  # torch makes the CUDA context, with its own flags
         self._lane = events.new_lane(self.device, self.rank)
         self._shrinks, self._masked, self._applied = enable_shrink, set(), set()
-        # After a fault, ranks have made different numbers of calls.
+        # With enable_shrink, calls are not compared: after a fault, ranks have made different numbers of calls.
         self._agreement = None if enable_shrink else agreement.share(self.rank, self.group_size, self._all_gather_object, _deadline())
         self._links, self._keys = {}, Keys()
         if self._agreement is not None:

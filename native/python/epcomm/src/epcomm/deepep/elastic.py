@@ -85,7 +85,7 @@ class ElasticBuffer:
     @staticmethod
     def get_buffer_size_hint(group, num_max_tokens_per_rank, hidden, num_topk=0, use_fp8_dispatch=False, allow_hybrid_mode=True,
                              allow_multiple_reduction=True):
-        """Returns the bytes of the most BF16 rows possible with ids and weights, rounded up to 2 MiB."""
+        """Returns the bytes of the largest possible number of BF16 rows, with ids and weights, rounded up to 2 MiB."""
         return expand.aligned(group.size() * num_max_tokens_per_rank * (2 * hidden + 12 * num_topk + 4), ALIGNMENT)
 
     @staticmethod
@@ -176,9 +176,9 @@ class ElasticBuffer:
 
         x: bfloat16 [tokens, hidden], or (float8_e4m3fn [tokens, hidden], float32 scales [tokens, hidden/128]).
         Returns (rows, ids, weights, handle, event). ids: local experts, int64 [rows, top-k], -1 for experts of other
-        ranks; None with do_expand. weights: float32 [rows, top-k], or [rows] with do_expand. num_sms: most SMs, 0 for
-        get_theoretical_num_sms. With do_cpu_sync=False, the outputs have room for the most rows possible, also in later
-        calls with the handle, and rows without a token have the id -1.
+        ranks; None with do_expand. weights: float32 [rows, top-k], or [rows] with do_expand. num_sms: largest number of
+        SMs, 0 for get_theoretical_num_sms. With do_cpu_sync=False, the outputs of this call and of later calls with the
+        handle have room for the largest possible number of rows. Rows without a token have the id -1.
         """
         assert do_expand or not do_zero_padding, "do_zero_padding: only with do_expand"
         inputs = (x, topk_idx, topk_weights, cumulative_local_expert_recv_stats)

@@ -80,7 +80,7 @@ class EPHandle:
 
     @functools.cached_property
     def psum_num_recv_tokens_per_scaleup_rank(self):
-        """int32 [ranks]: number of rows from ranks 0 to r."""
+        """int32 [ranks]: element r is the number of rows from ranks 0 to r."""
         return self.sent[0][:, self._rank].contiguous()
 
     @functools.cached_property

@@ -3,7 +3,8 @@ import json
 
 
 class Keys:
-    """The keys of calls. A key is a number for a call's name, shape and facts, and is equal on all ranks."""
+    """The keys of calls. A key is a number that all ranks compute from a call's name, its shape and its other
+    arguments (facts)."""
 
     def __init__(self):
         self._known = {}

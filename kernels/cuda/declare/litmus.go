@@ -30,14 +30,18 @@ const LitmusSource = "ep/litmus.cuh"
 
 // Litmuses lists the litmus kernels. Messages and signals are passed `rounds` times.
 func Litmuses(rounds int) []Litmus {
+	pass := func(where string, scope int) Litmus {
+		return Litmus{Name: "message passing " + where, Launch: litmusLaunch("ep_litmus_pass", 2, 64, scope, rounds), Area: 1024, checks: rounds}
+	}
 	return []Litmus{
-		litmusMemcpy(61, 7, 1),
+		{Name: "block_memcpy", Launch: litmusLaunch("ep_litmus_memcpy", 4, 96, copies, copyStep, copyCell, copyPeer),
+			Area: 2 * copies * copyCell, Prepare: prepareCopies, check: checkCopies},
 		{Name: "block_prefix_sum", Launch: litmusLaunch("ep_litmus_scan", 4, 128, 1024), checks: 1024},
-		litmusPass("message passing in a block", withinBlock, rounds),
-		litmusPass("message passing between blocks", betweenBlocks, rounds),
-		litmusPass("message passing between ranks", betweenRanks, rounds),
+		pass("in a block", withinBlock),
+		pass("between blocks", betweenBlocks),
+		pass("between ranks", betweenRanks),
 		litmusSignal(2, rounds),
-		litmusCodec(),
+		{Name: "codecs", Launch: litmusLaunch("ep_litmus_codec", 2, 128), Area: 4 << 16, check: checkCodecs},
 	}
 }
 
@@ -63,36 +67,33 @@ func litmusLaunch(entry string, grid, block int, own ...int) Launch {
 	return l
 }
 
-// litmusMemcpy copies pieces of growing size into the region of rank `peer`.
-func litmusMemcpy(cases, step, peer int) Litmus {
-	cell := 16 + 16*cases*step + 256
-	source := func(i int) byte { return byte(i*7 + i>>8*13 + 1) }
-	return Litmus{
-		Name:   "block_memcpy",
-		Launch: litmusLaunch("ep_litmus_memcpy", 4, 96, cases, step, cell, peer),
-		Area:   int64(2 * cases * cell),
-		Prepare: func(area []byte) {
-			for i := range cases * cell {
-				area[i] = source(i)
-			}
-		},
-		check: func(areas [][]byte, me int) error {
-			if me != peer {
-				return nil
-			}
-			return checkCells(areas[me], cases, step, cell, source)
-		},
+// Pieces of growing size are copied into the region of rank copyPeer.
+const (
+	copies   = 61
+	copyStep = 7 // vectors by which a piece is larger than the one before
+	copyCell = 16 + 16*copies*copyStep + 256
+	copyPeer = 1
+)
+
+func copiedByte(i int) byte { return byte(i*7 + i>>8*13 + 1) }
+
+func prepareCopies(area []byte) {
+	for i := range copies * copyCell {
+		area[i] = copiedByte(i)
 	}
 }
 
-func checkCells(area []byte, cases, step, cell int, source func(int) byte) error {
-	for n := range cases {
+func checkCopies(areas [][]byte, me int) error {
+	if me != copyPeer {
+		return nil
+	}
+	for n := range copies {
 		lo := 16 * (n % 8)
-		hi := lo + 16 + 16*n*step
-		for i, got := range area[(cases+n)*cell : (cases+n+1)*cell] {
+		hi := lo + 16 + 16*n*copyStep
+		for i, got := range areas[me][(copies+n)*copyCell : (copies+n+1)*copyCell] {
 			want := byte(0)
 			if i >= lo && i < hi {
-				want = source(n*cell + i - lo)
+				want = copiedByte(n*copyCell + i - lo)
 			}
 			if got != want {
 				return fmt.Errorf("copy of %d bytes to offset %d: byte %d is %#02x, want %#02x", hi-lo, lo, i, got, want)
@@ -100,10 +101,6 @@ func checkCells(area []byte, cases, step, cell int, source func(int) byte) error
 		}
 	}
 	return nil
-}
-
-func litmusPass(name string, scope, rounds int) Litmus {
-	return Litmus{Name: name, Launch: litmusLaunch("ep_litmus_pass", 2, 64, scope, rounds), Area: 1024, checks: rounds}
 }
 
 // litmusSignal passes 32 words and a signal from each block to the same block of the next rank.
@@ -121,25 +118,18 @@ func litmusSignal(blocks, rounds int) Litmus {
 	}
 }
 
-// litmusCodec compares the device's conversions with the oracle's, for every BF16 value.
-func litmusCodec() Litmus {
-	return Litmus{
-		Name:   "codecs",
-		Launch: litmusLaunch("ep_litmus_codec", 2, 128),
-		Area:   4 << 16,
-		check: func(areas [][]byte, me int) error {
-			for i := range 1 << 16 {
-				x := ref.BF16ToFloat(uint16(i))
-				if x != x {
-					continue // chips convert NaN differently
-				}
-				abs := math.Float32frombits(math.Float32bits(x) &^ (1 << 31))
-				want := [4]byte{ref.E4M3(x), ref.E2M1(x), ref.EvenE8M0(abs), byte(ref.BF16(x * 1.001953125))}
-				if got := [4]byte(areas[me][4*i:]); got != want {
-					return fmt.Errorf("%g: e4m3, e2m1, e8m0, bf16 are %#02x, want %#02x", x, got, want)
-				}
-			}
-			return nil
-		},
+// checkCodecs compares the device's conversions with the oracle's, for every BF16 value.
+func checkCodecs(areas [][]byte, me int) error {
+	for i := range 1 << 16 {
+		x := ref.BF16ToFloat(uint16(i))
+		if x != x {
+			continue // chips convert NaN differently
+		}
+		abs := math.Float32frombits(math.Float32bits(x) &^ (1 << 31))
+		want := [4]byte{ref.E4M3(x), ref.E2M1(x), ref.EvenE8M0(abs), byte(ref.BF16(x * 1.001953125))}
+		if got := [4]byte(areas[me][4*i:]); got != want {
+			return fmt.Errorf("%g: e4m3, e2m1, e8m0, bf16 are %#02x, want %#02x", x, got, want)
+		}
 	}
+	return nil
 }

@@ -69,6 +69,7 @@ func with(c ep.Config, list string) ep.Config {
 // A setting holds, by name, what the values of a default config depend on. Truth is 1.
 type setting map[string]int
 
+// settingOf returns the setting of a problem on a machine.
 func settingOf(m ep.Machine, p ep.Problem) setting {
 	sms := fastSMs(m, p)
 	return setting{
@@ -84,6 +85,7 @@ func settingOf(m ep.Machine, p ep.Problem) setting {
 // A rule lists values for settings in which all words of `when` are true: "ranks>2 !sms>32 long".
 type rule struct{ when, list string }
 
+// holds reports whether all words of r.when are true. A name without a number is true if it is above 0.
 func (r rule) holds(s setting) bool {
 	for word := range strings.FieldsSeq(r.when) {
 		asked, not := strings.CutPrefix(word, "!")
@@ -103,6 +105,7 @@ func (r rule) holds(s setting) bool {
 // rules give the values of one config, where a later rule counts, or the values of several configs.
 type rules []rule
 
+// lists returns the lists of the rules that hold.
 func (r rules) lists(s setting) (out []string) {
 	for _, one := range r {
 		if one.holds(s) {
@@ -112,6 +115,7 @@ func (r rules) lists(s setting) (out []string) {
 	return out
 }
 
+// list joins the lists of the rules that hold.
 func (r rules) list(s setting) string { return strings.Join(r.lists(s), ",") }
 
 // with returns r with further rules after it.

@@ -12,10 +12,8 @@ import (
 // Kernels lists the kernels that one process can run on all GPUs of a host. It needs no GPU.
 func Kernels() []kernels.Kernel { return declared(Declarations()) }
 
-// AllKernels lists Kernels and HostKernels.
-func AllKernels() []kernels.Kernel {
-	return declared(slices.Concat(Declarations(), HostDeclarations()))
-}
+// AllKernels lists Kernels and HostKernels. Callers must not change the parameters.
+func AllKernels() []kernels.Kernel { return declared(everywhere()) }
 
 // KernelsOver lists the kernels of a pack for ranks on `nodes` nodes. Callers must not change the parameters.
 func KernelsOver(nodes int, m ep.Machine) []kernels.Kernel {
@@ -38,14 +36,7 @@ func HostKernels(m ep.Machine) []kernels.Kernel {
 	return out
 }
 
-// declarationsOver lists the kernels for ranks on `nodes` nodes. Callers must not change the list.
-func declarationsOver(nodes int) []Declaration {
-	if nodes > 1 {
-		return overHosts()
-	}
-	return oneHost()
-}
-
+// Each list is made once. Users must not change it.
 var (
 	oneHost, overHosts = sync.OnceValue(Declarations), sync.OnceValue(HostDeclarations)
 	everywhere         = sync.OnceValue(func() []Declaration { return slices.Concat(oneHost(), overHosts()) })
@@ -98,9 +89,7 @@ func pairCheck(f Declaration, all []Declaration) func(dispatch, combine ep.Confi
 }
 
 // Find returns the declaration of a kernel, also of a kernel that crosses hosts.
-func Find(name string) (Declaration, error) {
-	return findIn(everywhere(), name)
-}
+func Find(name string) (Declaration, error) { return findIn(everywhere(), name) }
 
 func findIn(all []Declaration, name string) (Declaration, error) {
 	if at := slices.IndexFunc(all, func(f Declaration) bool { return f.Kernel.Name == name }); at >= 0 {

@@ -24,7 +24,11 @@ type CallSpec struct {
 
 // DescribeCall returns what a config of one op launches, or an error that says why the config is illegal.
 func DescribeCall(m ep.Machine, p ep.Problem, c ep.Config) (CallSpec, error) {
-	f, err := findIn(declarationsOver(p.Nodes), c.Kernel)
+	all := oneHost()
+	if p.Nodes > 1 {
+		all = overHosts()
+	}
+	f, err := findIn(all, c.Kernel)
 	if err != nil {
 		return CallSpec{}, err
 	}

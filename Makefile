@@ -18,8 +18,8 @@ build: ## bin/epbench, pure Go
 # processors, because some tests wait for processes, and others can run meanwhile.
 PACKAGES = $(shell expr $$(nproc || getconf _NPROCESSORS_ONLN) + 2)
 
-# lint vets. Without -vet=off, go test would vet each package and everything that it imports. No quick test needs cgo,
-# and without it the C parts of Go's own packages are not compiled.
+# -vet=off: the target lint runs go vet, and go test would run it again, also on imported packages. CGO_ENABLED=0: no
+# quick test needs cgo, and without cgo the C parts of Go's own packages are not compiled.
 test: ## the quick tests; they need Go and the repository
 	CGO_ENABLED=0 $(GO) test -short -vet=off -p $(PACKAGES) -timeout $(PATIENCE) ./...
 
@@ -78,9 +78,9 @@ tables: build ## check that the embedded GPU tables, merged again from their run
 	@out=$$(mktemp -d) && testdata/archive/merge.sh $(BINDIR)/epbench $$out && \
 	for t in h200x4 h200x2 h100x2; do cmp $$out/$$t.json tune/table/embedded/data/$$t.json || exit 1; done; rm -r $$out
 
-# The model is fitted to runs of one generation of kernels on one GPU. Runs on 2 H200 since 2026-11-23 are left out:
-# they have faster kernels than all runs on 4 GPUs, and one model does not fit both. Runs on 2 H100 are left out,
-# because the H100 is another GPU.
+# The model is fitted to runs of one generation of kernels on one kind of GPU, the H200. Runs on 2 H200 since 2026-11-23
+# are left out: they have faster kernels than all runs on 4 GPUs, and one model does not fit both. Runs on 2 H100 are
+# left out, because the H100 is another GPU.
 model: build ## check that the model in testdata/models, fitted again to the recorded runs, is the same; takes minutes
 	@out=$$(mktemp -d) && for a in testdata/archive/h200-*.tar.xz testdata/archive/h200x2-2026-11-22-libraries.tar.xz; do mkdir $$out/$$(basename $$a .tar.xz) && tar xf $$a -C $$out/$$(basename $$a .tar.xz) || exit 1; done && \
 	$(BINDIR)/epbench model fit $$out testdata/runs -o $$out/h200.yaml && cmp $$out/h200.yaml testdata/models/h200.yaml && rm -r $$out

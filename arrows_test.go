@@ -17,7 +17,7 @@ const module = "github.com/epbench/epbench/"
 // arrows lists this module's packages and the imports that each may have, except in tests. A commit that adds an import
 // gives the reason.
 var arrows = map[string]string{
-	// Production links only the standard library.
+	// Packages for production import only the standard library and each other.
 	"tune/ep":             "",
 	"tune/table":          "tune/ep tune/table/internal/strictjson",
 	"tune/table/embedded": "",

@@ -128,7 +128,7 @@ func (l launched) pair(t *testing.T, s kernels.Session, p ep.Problem, arrival st
 	return c
 }
 
-// right verifies and runs a config twice, the second time on old data.
+// right verifies and runs a config twice. The second time, buffers still hold the data of the first.
 func right(t *testing.T, s kernels.Session, c ep.Config) {
 	t.Helper()
 	for range 2 {

@@ -25,7 +25,7 @@ type backendEntry struct {
 	known     func() []kernels.Kernel
 	abi       func() ep.ABI
 	onRequest bool // auto never takes it, because it needs an argument
-	predicts  bool // bench alone opens it, because it measures nothing
+	predicts  bool // only bench opens it, because it measures nothing
 }
 
 // backendTable lists the backends in the order in which auto tries them.

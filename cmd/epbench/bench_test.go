@@ -40,7 +40,8 @@ func TestInterruptedBench(t *testing.T) {
 	}
 }
 
-// cpuWithNewParameter adds the parameter `stores` to the CPU backend. Earlier builds behaved as stores=cached does.
+// cpuWithNewParameter declares that the CPU backend's parameter `stores` is new, and that earlier builds behaved as
+// stores=cached does.
 type cpuWithNewParameter struct{ kernels.Backend }
 
 func (g cpuWithNewParameter) Kernels() []kernels.Kernel {

@@ -50,7 +50,7 @@ func offerValues(cmd *cobra.Command) {
 	})
 }
 
-// completed offers "a,b2" for the list "a,b" and the value "b2".
+// completed completes the last item of a list: with the value "b2", the list "a,b" becomes "a,b2".
 func completed(values []string, begun string) (out []string) {
 	at := strings.LastIndex(begun, ",") + 1
 	for _, v := range values {

@@ -59,7 +59,7 @@ func TestDocs(t *testing.T) {
 	}
 	inLinkedFolder(t, root)
 	onTerminal(t, 80)
-	useSteadyBackend(t, func() {}) // real times may write no table on a busy host
+	useSteadyBackend(t, func() {}) // with real times on a busy host, a sweep may write no table
 	useSteadyPython(t)
 	for _, c := range commands {
 		t.Run(c.file+"/"+c.line, func(t *testing.T) {
@@ -125,7 +125,7 @@ func TestDocsNameMakeTargets(t *testing.T) {
 
 var linkTarget = regexp.MustCompile(`\]\([^)]*\)`)
 
-// TestDocsCommand: epbench docs prints all words of each page. Pages that the sources name exist.
+// TestDocsCommand: epbench docs prints all words of each page. If a source names a page, the page exists.
 func TestDocsCommand(t *testing.T) {
 	onTerminal(t, 60)
 	for _, name := range pageNames() {

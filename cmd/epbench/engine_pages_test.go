@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-// engineRuns maps pages to runs that their commands read, and these runs to recorded runs.
+// engineRuns has an entry for each page. The entry maps the runs that the page's commands read to folders of testdata.
 var engineRuns = map[string]map[string]string{
 	"README.md":         {"run": "runs/h200x2-deepseek-v3"},
 	"run-deepep.md":     {"before": "peers/h100x2/deepep", "after": "peers/h100x2/deepep"},

@@ -35,7 +35,7 @@ type problemFlags struct {
 	layout    string
 }
 
-// bind registers the flags, except those named in without.
+// bind registers the flags, except those that `without` names.
 func (f *problemFlags) bind(cmd *cobra.Command, without ...string) {
 	all := pflag.NewFlagSet(forProblem, pflag.ContinueOnError)
 	all.StringVar(&f.model, "model", "demo", "`PRESET` model with this shape; epbench presets lists them")

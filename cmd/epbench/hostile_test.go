@@ -139,7 +139,7 @@ var hostileInputs = []hostileInput{
 	{name: "line.jsonl", command: importTrace, make: times(60*mega, "[")},
 	{name: "long.parquet", command: importTimes, make: parquetOf(20_000, 4096)},
 	{name: "list.parquet", command: importTimes, make: footer("\x19\xfc\xff\xff\xff\xff\x07")},
-	// make builds this text only when the test needs it, because the test program is started often.
+	// This function builds its text only if the test runs. Every start of the test program makes this list.
 	{name: "structs.parquet", command: importTimes, make: func(w io.Writer) {
 		footer("\x19\xfc\x80\x80\x80\x02" + strings.Repeat("\x00", 4*mega))(w)
 	}},
@@ -197,7 +197,7 @@ var hostileInputs = []hostileInput{
 	{name: "warnings", command: reportLog, make: logOfList("warnings", `""`, 2_500_000)},
 }
 
-// logLine is a log line with format verbs for the end of a block, the token count and further fields.
+// logLine is a format string for a log line. It takes whether a block ends, the token count, and further fields.
 const logLine = `{"schema":2,"end":%v,"problem":{"op":"dispatch","mode":"eager","ranks":4,"nodes":1,"hidden":512,"experts":32,"top_k":4,"tokens":%d,"max_tokens":999999,"dispatch":"bf16","combine":"bf16","shared_expert":false,"skip_a2a":false,"precision":"full"},"role":"candidate"%s}`
 
 func logOfCases(n int) func(io.Writer) {
@@ -255,8 +255,8 @@ func TestHostileInputs(t *testing.T) {
 
 const hostileRun = `{"schema":2,"tool":"x","command":["epbench","bench"],"started":"2026-11-26T00:00:00Z","machine":{"backend":"x","name":"x","arch":"x","sms":4,"gpus":0,"link":"none"},"abi":"x","policy":"","band":0.01,"seed":1,"strategy":"auto"}`
 
-// hostileFiles returns two names of files in a run directory: of the hostile file, and of a harmless file with the text
-// content. All are "" if the command reads no run.
+// hostileFiles returns the names of two files in a run directory, a hostile one and a harmless one, and the text of the
+// harmless one. All three are "" if the command reads no run.
 func hostileFiles(command string) (hostile, harmless, content string) {
 	switch command {
 	case reportRun:
@@ -285,7 +285,7 @@ func makeHostile(path string, x hostileInput) error {
 	return f.Close()
 }
 
-// costOf runs the command. peak and bytes (the file's size) are in bytes.
+// costOf runs the command. It returns the peak of memory in bytes, the processor time, and the file's size in bytes.
 func costOf(t *testing.T, program, path string, x hostileInput) (peak int64, took time.Duration, bytes int64) {
 	t.Helper()
 	args := strings.Fields(strings.ReplaceAll(x.command, "FILE", path))

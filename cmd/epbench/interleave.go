@@ -261,7 +261,7 @@ func groupBy(cases []runCase, key func(runCase) string) [][]runCase {
 	return out
 }
 
-// sharesBackend returns the first case whose backend an earlier case has, or nil.
+// sharesBackend returns the first case that has the same backend as an earlier case, or nil.
 func sharesBackend(cases []runCase) *runCase {
 	for i := range cases {
 		if slices.ContainsFunc(cases[:i], func(x runCase) bool { return x.backend == cases[i].backend }) {
@@ -318,7 +318,7 @@ func (t *interleaving) start(cmd *cobra.Command, recorded []origin) {
 	all.Wait()
 }
 
-// write gives every run the wall time of all runs.
+// write writes each run's run.json, with the wall time of all runs together.
 func (t *interleaving) write() error {
 	var err error
 	for _, r := range t.runs {

@@ -169,7 +169,7 @@ func mutants(out outputs) []mutant {
 		}
 		return append(slices.Clone(names), more...)
 	}
-	// minimax changes the rows of all problems, because a problem may have no row of class "all".
+	// minimax changes all problems: table.json shows the change only in rows of class "all", which some problems lack.
 	minimax := func(r *record.Run, change func(*record.RegretRow)) {
 		for _, x := range r.Regrets {
 			change(&x.Rows[len(x.Rows)-1])
@@ -207,7 +207,7 @@ func disagreements(facts *record.Run, out outputs) (bad []string) {
 
 type sayer func(format string, args ...any)
 
-// same compares a printed number with value. Outputs for programs must agree to five digits, other outputs to the
+// same compares a printed number with `value`. Outputs for programs must agree to five digits, other outputs to the
 // printed decimals.
 func (s shownTables) same(text string, value float64, decimals int) bool {
 	if math.IsNaN(value) {

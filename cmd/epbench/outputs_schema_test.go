@@ -17,8 +17,8 @@ import (
 	"github.com/epbench/epbench/tune/testfile"
 )
 
-// outputSchema describes --json. Its definition "COMMAND TABLE" describes a table's row. Later versions keep required
-// columns.
+// outputSchema describes the output of --json. Its definition "table show rows", for example, describes a row of the
+// table "rows" that the command "table show" prints. Later versions keep required columns.
 const outputSchema = "docs/schema/output.v1.json"
 
 // jsonSamples holds commands whose JSON the schema must describe. They run in order.

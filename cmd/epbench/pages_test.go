@@ -29,7 +29,7 @@ import (
 // command's CSV:
 //
 //	where COLUMN=VALUE ...           keeps the rows that have these values
-//	columns TITLE=TEMPLATE ...       makes one column for each word; the word COLUMN means COLUMN={COLUMN}
+//	columns TITLE=TEMPLATE ...       makes one column for each word; a word without "=", such as us, means us={us}
 //	across COLUMN KEY... TEMPLATE    makes a column for each value of COLUMN, a row for each value of KEY
 //
 // A template names columns in braces: {median_us} prints three digits, {gain_x:2} two decimals. An
@@ -248,7 +248,7 @@ func columns(rows [][]string, specs []string) ([][]string, error) {
 	return out, nil
 }
 
-// titled splits TITLE=TEMPLATE. The word COLUMN means COLUMN={COLUMN}.
+// titled splits TITLE=TEMPLATE. A word without "=", such as us, means us={us}.
 func titled(spec string) (title, template string) {
 	if title, template, ok := strings.Cut(spec, "="); ok {
 		return title, template
@@ -301,7 +301,8 @@ func fill(template string, names, row []string) (string, error) {
 	return strings.ReplaceAll(out, " [, ]", ""), missing
 }
 
-// figure writes a number with commas, and with three digits or the decimals in format. Other text stays.
+// figure writes a number with commas, and with three digits. With `format` ":2" it writes two decimals. Other text
+// stays.
 func figure(text, format string) string {
 	x, err := strconv.ParseFloat(text, 64)
 	if err != nil || format == ":" {

@@ -134,8 +134,8 @@ func addSearches(t *reports.Table, r replay.Report, budget string) {
 	}
 }
 
-// source returns a function that draws landscape i, the protocol of the searches, and the table's title. A landscape
-// gives each config a true time and noise.
+// source returns the protocol of the searches, the table's title, and a function that draws landscape number i. A
+// landscape gives each config a true time and noise.
 func (f *replayFlags) source(args []string) (draw func(int) *replay.Model, p search.Protocol, title string, err error) {
 	if f.synthetic != (len(args) == 0) {
 		return nil, p, "", usagef("replay: give either a run directory or --synthetic")

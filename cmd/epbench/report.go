@@ -105,7 +105,7 @@ func (f *reportFlags) run(cmd *cobra.Command, paths []string) error {
 	return nil
 }
 
-// libraries and beside name tables with rows of all runs.
+// The tables "libraries" and "beside" have rows of all runs.
 const (
 	libraries = "libraries"
 	beside    = "beside"

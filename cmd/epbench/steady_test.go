@@ -19,13 +19,13 @@ import (
 	"github.com/epbench/epbench/workloads"
 )
 
-// If steadyEnv is set, a program of a test uses the steady backend.
+// If steadyEnv is set, a program that a test starts uses the steady backend.
 const steadyEnv = "EPBENCH_TEST_STEADY"
 
-// dieEnv is RUNS:DELAY. A program of a test kills itself DELAY after call number RUNS of Run.
+// dieEnv is RUNS:DELAY. A program that a test starts kills itself DELAY after call number RUNS of Run.
 const dieEnv = "EPBENCH_TEST_DIE"
 
-// steady computes the times of the CPU backend, so that the host's load changes no decision.
+// steady is the CPU backend with computed times in place of measured ones, so that the host's load changes no decision.
 type steady struct {
 	*cpu.Backend
 	ran func() // called after each Run
@@ -83,7 +83,7 @@ func useSteadyBackend(t *testing.T, ran func()) {
 }
 
 // useSteadyPython gives Python workers a clock that advances by 10 us at each reading. With longer steps, rounds would
-// seem longer than their request, and epbench refuses such rounds.
+// seem longer than the request that ran them, and epbench refuses such rounds.
 func useSteadyPython(t *testing.T) {
 	t.Helper()
 	dir := t.TempDir()

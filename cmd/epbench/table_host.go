@@ -136,7 +136,7 @@ func legalAmong(known []kernels.Kernel) func(ep.Machine, ep.Problem, ep.Config) 
 		if err != nil {
 			return err
 		}
-		// Making the default config takes longer than the check.
+		// Making the default config takes long, so it is made only if a parameter can change the precision.
 		if p.Precision == ep.Full && slices.ContainsFunc(k.Params, func(q kernels.Param) bool { return q.Class == kernels.Precision }) {
 			if name := k.Changes(kernels.Precision, k.DefaultConfig(m, p), c); name != "" {
 				return fmt.Errorf("%s: %s changes results, and precision is full; see --precision", name, c.Values[name])

@@ -96,8 +96,8 @@ func TestEmbeddedRowsOfTheseKernels(t *testing.T) {
 	}
 }
 
-// TestEmbeddedRowsAnswer: this build has each row's kernels in their revision, and the config is legal. Delete a
-// failing row.
+// TestEmbeddedRowsAnswer: this build has the kernels of each row with the row's revision, and the row's config is legal.
+// If the test fails for a row, delete this row from the table.
 func TestEmbeddedRowsAnswer(t *testing.T) {
 	set, err := table.Open(table.Locations{Embedded: embedded.FS()})
 	if err != nil {

@@ -103,7 +103,7 @@ func drawPage(w io.Writer, f *live.Follower, width, height int) error {
 }
 
 // fittingPage returns as many searches as fit into the terminal, or all if the height is 0. One line stays free for the
-// cursor, because the terminal would scroll.
+// cursor, otherwise the terminal would scroll.
 func fittingPage(f *live.Follower, width, height int) (string, error) {
 	now := time.Now()
 	most := len(f.Searches)

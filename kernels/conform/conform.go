@@ -44,8 +44,8 @@ type Case struct {
 	Routing    string
 	Seed       uint64
 	Iterations int // calls between two verifications
-	Words      int // most combinations of word parameters
-	Configs    int // most configs of a kernel, 0 for no limit
+	Words      int // largest number of combinations of word values
+	Configs    int // largest number of configs of a kernel, 0 for no limit
 }
 
 // Trial is the result of one config of a case.

@@ -138,8 +138,8 @@ func quantizeFloats(l dtype.Encoding, z []float32, payload, scales []byte, globa
 	}
 }
 
-// clearPadding zeroes the NVFP4 scales after each group's last row. Other workers write other bytes of the same
-// block.
+// clearPadding zeroes the NVFP4 scales after each group's last row. It leaves the other bytes of the last block, which
+// other workers write.
 func (r *rank) clearPadding(s *shape) {
 	for g := range s.groups {
 		start, rows := int(r.offsets[g]), int(r.offsets[g+1]-r.offsets[g])

@@ -8,7 +8,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// arena allocates memory outside the Go heap, where only written pages count.
+// arena allocates memory outside the Go heap. There, only written pages take physical memory.
 type arena struct{ mapped [][]byte }
 
 func (a *arena) bytes(n int) ([]byte, error) {

@@ -17,7 +17,7 @@ type beside struct {
 	share    int // pieces of a product beside one call
 }
 
-// outlasts says how many times as long as the call the product takes.
+// outlasts is the product's time divided by the call's time.
 const outlasts = 2
 
 func newBeside(p ep.Problem) *beside {

@@ -13,7 +13,7 @@ func (w *worker) combineAsync(l launch, set int) bool {
 	return true
 }
 
-// back returns a source's rank, and the index of w's rank in that rank's buffers.
+// back returns the rank `peer` that sent as `source`, and the index of w's rank in peer's buffers.
 func (w *worker) back(source int) (peer *rank, me int) {
 	if w.s.SkipA2A {
 		return w.r, 0

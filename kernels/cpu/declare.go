@@ -52,7 +52,8 @@ func Kernels() []kernels.Kernel {
 	return []kernels.Kernel{dispatch, combine, activationKernel()}
 }
 
-// params returns the parameters of dispatch or combine. algoClass is the class of algo: in a combine dedup rounds sums.
+// params returns the parameters of dispatch or combine. algoClass is the class of the parameter `algo`: Speed for a
+// dispatch, Precision for a combine, where algo=dedup rounds partial sums.
 func params(algoClass kernels.Class) []kernels.Param {
 	launch := func(name, doc, unit string, cost kernels.Cost, values ...ep.Value) kernels.Param {
 		return kernels.Param{Name: name, Doc: doc, Unit: unit, Values: values, Default: values[0],
@@ -115,7 +116,7 @@ func checkPair(dispatch, combine ep.Config) error {
 	return nil
 }
 
-// streamFrom bounds the bytes that all ranks together receive and that still fit into the caches.
+// streamFrom is the total of received bytes above which the default writes past the caches.
 const streamFrom = 8 << 20
 
 func defaults(name string) func(ep.Machine, ep.Problem) ep.Config {

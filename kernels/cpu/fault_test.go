@@ -116,7 +116,7 @@ func end(t *testing.T, s kernels.Session, c ep.Config) (ep.Status, string) {
 	return ep.OK, ""
 }
 
-// TestHangNamesTheRank injects a hang into the first config of a case. A fault in each config would wait once for each.
+// TestHangNamesTheRank injects a hang into the first config of a case only, because each hang waits for the deadline.
 func TestHangNamesTheRank(t *testing.T) {
 	for op, want := range map[ep.Op]string{
 		ep.Dispatch: "in dispatch_wait for expert 15 from rank 0",

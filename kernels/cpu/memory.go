@@ -48,7 +48,7 @@ type rank struct {
 	offsets     []uint32  // [groups+1]
 	ids         []int32   // [groups]
 	ranges      []uint64  // [local, sources] layout masked
-	localExpert []int32   // [maxRows, topK] layouts by rank, or -1
+	localExpert []int32   // [maxRows, topK] layouts by rank; -1: not on this rank
 	localWeight []float32 // [maxRows, topK] layouts by rank
 	srcInfo     []int32   // [maxRows, 2]
 	blocks      []uint32  // [groups] NVFP4 scale offsets

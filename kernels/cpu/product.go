@@ -20,7 +20,7 @@ type product struct {
 	from    []byte    // for a copy
 	to      []byte
 	next    int           // piece
-	elapsed time.Duration // in stages
+	elapsed time.Duration // of the pieces in a job's stages
 }
 
 // A piece is pieceColumns columns of one row, or a copy of pieceBytes bytes.

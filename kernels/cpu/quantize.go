@@ -41,8 +41,8 @@ func largest(group []uint16) uint16 {
 	return m
 }
 
-// evenScale returns the e8m0 scale of a group with maximum m: the exponent of m, rounded to one bit of mantissa,
-// minus 2.
+// evenScale returns the e8m0 scale of a group with maximum m. It rounds m to one bit of mantissa; the scale is the
+// exponent of the result, minus 2.
 func evenScale(m float32) byte {
 	e := int((math.Float32bits(m)+1<<21)>>23&0xff) - 2
 	return byte(min(max(e, 0), 254))

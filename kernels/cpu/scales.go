@@ -32,7 +32,8 @@ func (r *rank) scaleRow(s *shape, group, row int) int {
 	return (block+i/128)*columns*512 + i%32*16 + i%128/32*4
 }
 
-// clearScaleTail zeroes the NVFP4 scales after a group's last row, or, unless `shared`, all scales of the last block.
+// clearScaleTail zeroes NVFP4 scales in a group's last block. If `shared`, it zeroes those after the group's last row,
+// otherwise the whole block.
 func (r *rank) clearScaleTail(s *shape, block, rows int, shared bool) {
 	if s.encoding.DType != ep.NVFP4 || rows%dtype.ScaleBlockRows == 0 {
 		return

@@ -55,7 +55,8 @@ func (s *Session) Close() error {
 	return s.arena.free()
 }
 
-// Prepare allocates a candidate's buffers, and runs it once on each set to bring all pages into memory.
+// Prepare allocates a candidate's buffers. It runs the candidate once on each set of receive buffers, to bring all
+// pages into memory.
 func (s *Session) Prepare(ctx context.Context, c ep.Config) error {
 	if s.ready[c.Key()] {
 		return nil

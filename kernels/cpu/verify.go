@@ -88,7 +88,8 @@ func (s *Session) runPoisoned(ctx context.Context, c ep.Config) error {
 	return err
 }
 
-// arrivalsOf counts each expert's rows from each source in the routing. A candidate's counts may be wrong.
+// arrivalsOf counts each expert's rows from each source. It reads the routing, because a candidate's counts may be
+// wrong.
 func (s *Session) arrivalsOf(r *rank) []int {
 	counts := make([]int, s.local*s.sources)
 	for source := range s.sources {

@@ -188,8 +188,8 @@ func (w *worker) meet(b *barrier, phase string, last func()) bool {
 // polls is the number of checks before a worker sleeps, about 50 us.
 const polls = 256
 
-// await polls until ready(). After `patience` deadlines the job fails with hang(). Waits inside a rank have patience 2:
-// then a wait for another rank, which names the cause, fails first.
+// await polls until ready(). After `patience` deadlines the job fails with hang(). Waits inside a rank have patience 2,
+// so that a wait for another rank, with patience 1, fails first and names the cause.
 func (w *worker) await(ready func() bool, hang func() *kernels.Failure, patience int) bool {
 	for range polls {
 		if ready() {

@@ -110,7 +110,7 @@ func (c *Compiler) Compile(u sources.Unit) ([]byte, error) {
 	return b.([]byte), err
 }
 
-// versions names the compiler and the bridge (see networkSource).
+// versions names the compiler, and for a unit that crosses hosts its bridge to NVSHMEM (see networkSource).
 func (c *Compiler) versions(u sources.Unit) string {
 	out := "nvrtc " + c.library.Version()
 	if !u.CrossesHosts() {

@@ -10,14 +10,14 @@ import (
 	"github.com/epbench/epbench/kernels/cuda/sources"
 )
 
-// manyCores is how many processors compiling ahead needs.
+// manyCores is the least number of processors for compilation in the background.
 const manyCores = 8
 
 // Queue compiles units into the cache in the background.
 type Queue struct {
 	compiler *Compiler
 	seen     map[string]bool
-	slots    chan struct{} // bounds parallel compilations; nil for none
+	slots    chan struct{} // bounds parallel compilations; nil: Add does nothing
 	closed   atomic.Bool
 	running  sync.WaitGroup
 }

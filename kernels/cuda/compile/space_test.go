@@ -70,7 +70,7 @@ func variants(f declare.Declaration, m ep.Machine, p ep.Problem) ([]compiled, er
 	return out, nil
 }
 
-// The whole default space is legal on machine.
+// machine is a GPU on which the whole space of the declared values is legal.
 var machine = ep.Machine{Backend: "cuda", Arch: "sm_90", SMs: 132, GPUs: 8, Link: "nv18"}
 
 func problem(op ep.Op, d ep.DType) ep.Problem {

@@ -216,7 +216,7 @@ func TestCompileErrors(t *testing.T) {
 	}
 }
 
-// TestCompileCache: a second compiler reads the first compiler's complete binaries.
+// TestCompileCache: the cache returns the binary of a compiled unit, but no empty file.
 func TestCompileCache(t *testing.T) {
 	t.Setenv(CacheEnv, t.TempDir())
 	c, err := NewCompiler("sm_90a")

@@ -48,7 +48,7 @@ func openActivation(w *workloads.Workload, o *ref.Oracle) *activation {
 	return a
 }
 
-// part returns the name of a copy of a part. Verification uses copy 0, which has the part's own name.
+// part returns the name of copy `number` of the part `name`. Verification uses copy 0, which has the part's own name.
 func (a *activation) part(name string, number int) string {
 	if number %= a.copies; number > 0 {
 		return fmt.Sprintf("%s %d", name, number)

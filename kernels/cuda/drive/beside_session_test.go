@@ -337,7 +337,7 @@ func fetch(t *testing.T, r *rankSet, rank int, at cu.DevicePtr, bytes int64) []b
 	return out
 }
 
-// TestSessionExplain: the calls, each load and the SMs that are left have one effect each.
+// TestSessionExplain: Explain returns an effect of the calls, of each load, and of a plan for the SMs that calls leave.
 func TestSessionExplain(t *testing.T) {
 	p := besideProblem(ep.Dispatch, ep.Graph, smallGemm)
 	p.Layout = ep.LayoutRank // emulated in a sixth of the time

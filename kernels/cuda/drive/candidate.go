@@ -178,7 +178,7 @@ func checkResident(r *rankSet, l declare.Launch, entries []cu.Function) error {
 	return nil
 }
 
-// asFailure gives err the status s. It returns nil and a Failure unchanged.
+// asFailure returns err as a Failure with the status s. If err is nil or already a Failure, it returns err unchanged.
 func asFailure(s ep.Status, err error) error {
 	var f *kernels.Failure
 	if err == nil || errors.As(err, &f) {

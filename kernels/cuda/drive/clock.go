@@ -19,7 +19,7 @@ const (
 // clocks lists all clocks, the default first.
 var clocks = []string{clockChain, clockSpan, clockEvent}
 
-// stages lists where a span can end: EP_STAGE_* of common/check.cuh, from 1.
+// stages lists where a span can end. The numbers EP_STAGE_* of common/check.cuh have the same order and begin at 1.
 var stages = []string{"ready", "sent", "arrived"}
 
 // spent starts to measure time. The function that it returns adds the time since then to `seconds`.

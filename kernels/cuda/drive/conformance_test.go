@@ -125,7 +125,7 @@ func fewestThreads(b *Backend, k kernels.Kernel, p ep.Problem, c ep.Config) ep.C
 	return c
 }
 
-// paths returns a kernel's default, and configs with each other value of parameters outside `sizes`.
+// paths returns a kernel's default, and a config for every further value of every parameter outside `sizes`.
 func paths(b *Backend, k kernels.Kernel, p ep.Problem) []ep.Config {
 	base := fewestThreads(b, k, p, k.DefaultConfig(b.Machine(), p))
 	out := []ep.Config{base}

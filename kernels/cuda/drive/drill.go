@@ -13,7 +13,7 @@ import (
 type Drill struct {
 	Rank   int
 	Delay  time.Duration // sleep at the start of each kernel
-	Drop   int           // expert without a signal, from 1
+	Drop   int           // 1 + the expert whose signal is dropped; 0: none
 	Config string        // text in the key of faulty candidates
 }
 

@@ -42,7 +42,7 @@ type productMemory struct {
 	x, w, out, workspace cu.DevicePtr
 }
 
-// One launch of a copy moves copyBytes bytes. The pieces of copyParts launches exceed any L2 cache together.
+// One launch of a copy moves copyBytes bytes. Together, copyParts launches move more bytes than any L2 cache holds.
 const (
 	copyBytes = 64 << 20
 	copyParts = 4

@@ -15,7 +15,7 @@ import (
 // warmups is the number of first rounds that are not reported. They fill instruction caches and TLBs.
 const warmups = 2
 
-// longCall is the seconds above which cold caches do not show.
+// longCall is the time of a call, in seconds, above which one warm-up round is enough.
 const longCall = 500e-6
 
 func (s *session) Run(ctx context.Context, c ep.Config, spec kernels.RunSpec) (kernels.Rounds, error) {
@@ -91,8 +91,8 @@ func (s *session) program(k *candidate, beside arrangement, fold int) (*program,
 // keptPrograms bounds the programs, whose graphs take memory on every GPU.
 const keptPrograms = 256
 
-// makeRoom frees all programs if there are too many. A search that runs all programs in turn would need the oldest
-// program next.
+// makeRoom frees all programs if there are too many. To free only the oldest would not help, because a search that runs
+// all programs in turn needs the oldest next.
 func (s *session) makeRoom() {
 	n := 0
 	for _, c := range s.candidates {

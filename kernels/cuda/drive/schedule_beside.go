@@ -268,8 +268,8 @@ func (s *schedule) stepProducts(start int) productStamps {
 	return productStamps{start, s.slots - 1, []float64{1}}
 }
 
-// overlappedSteps adds steps whose streams wait for each other after each call and product. The call is queued first,
-// because a product can fill the GPU.
+// overlappedSteps adds decode steps. Their two streams wait for each other after each call and product. The call is
+// queued first, because a product can fill the GPU.
 func (s *schedule) overlappedSteps() {
 	s.align()
 	s.now.begin = s.began()

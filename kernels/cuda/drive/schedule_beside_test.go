@@ -98,7 +98,7 @@ func TestAbreast(t *testing.T) {
 	}
 }
 
-// TestAbreastCallsLast: `both` is the time of longer calls.
+// TestAbreastCallsLast: if the calls take longer than the product, `both` is their time.
 func TestAbreastCallsLast(t *testing.T) {
 	s := besideSchedule(ep.Combine, overlapped, 3, 1)
 	x := timesOf(t, s, twoStreams(s, 1))
@@ -123,7 +123,7 @@ func TestInPhases(t *testing.T) {
 	}
 }
 
-// TestSteps: a layer has two attentions and two passes, each beside a call. Micro-batches count separately.
+// TestSteps: a layer has two attentions and two passes, each beside a call. Each micro-batch numbers its own calls.
 func TestSteps(t *testing.T) {
 	for _, w := range []way{stepOverlapped, stepPhases} {
 		s := besideSchedule(ep.Pair, w, 2, 1)

@@ -1,7 +1,7 @@
 package drive
 
-// loaded adds the product alone, then with loads or for fewer SMs. Both are in one round, because clock rates drift
-// within a second.
+// loaded adds the product alone, and then the product beside loads or with a plan for fewer SMs. Both are in one round,
+// because clock rates drift within a second.
 func (s *schedule) loaded() {
 	s.now = &section{calls: s.fold}
 	s.sections = append(s.sections, s.now)

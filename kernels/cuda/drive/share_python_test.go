@@ -78,7 +78,7 @@ print(json.dumps({"taken": TAKEN, "times": times, "best": [fastest_plan(x) for x
 	}
 }
 
-// TestChoosePlansInPython: choose_plans takes each rank's best round. Of these ranks the slowest counts.
+// TestChoosePlansInPython: choose_plans compares plans by their best round, where the slowest rank's time counts.
 func TestChoosePlansInPython(t *testing.T) {
 	const program = `
 import sys, types, unittest.mock

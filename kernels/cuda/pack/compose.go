@@ -44,7 +44,7 @@ func (v *resolver) join(tokens int, d, c half) (Run, error) {
 }
 
 // took estimates a row's seconds at `tokens`. It returns infinity without a row. Without TimedAt it
-// assumes the smallest count, so that the row does not seem faster.
+// assumes the smallest count, so that the row does not seem faster than it is.
 func took(r *table.Row, tokens int) float64 {
 	if r == nil || len(r.Evidence.Tokens) == 0 {
 		return math.Inf(1)

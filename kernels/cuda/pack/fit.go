@@ -14,7 +14,7 @@ type Fitter struct {
 }
 
 type sizing struct {
-	around, slot int64 // bytes: shared, and of each call
+	around, slot int64 // bytes that all calls share, and bytes of each call
 	err          error
 }
 

@@ -94,7 +94,7 @@ type dtypeRecord struct {
 	RowBytes   uint64
 	OutBytes   uint64
 	ScaleBytes uint64
-	Scales     uint32 // number, of one row
+	Scales     uint32 // number of scales in one row
 	ScaleSize  uint32 // bytes of one scale
 }
 
@@ -110,7 +110,7 @@ type stateRecord struct {
 type regionRecord struct {
 	Bytes  uint64
 	Fill   uint8
-	Halves uint8  // 1: regions of an Area share its middle
+	Halves uint8  // 1: the regions of one Area have one middle address; 0: one start
 	Area   uint16 // regions with equal Area share memory; 0: none
 	Name   uint32
 }

@@ -27,7 +27,7 @@ type Compiled struct {
 	Network string   `json:"network,omitempty"` // NVSHMEM's version, if a unit crosses hosts
 }
 
-// CompileWith has a program such as epbench-compile answer a Job.
+// CompileWith asks a program such as epbench-compile to answer a Job.
 func CompileWith(program, arch string, units []sources.Unit) (out Compiled, err error) {
 	ask, err := json.Marshal(Job{declare.ABI(), declare.HostABI(), arch, units})
 	if err != nil {

@@ -131,10 +131,11 @@ func TestTimesAreOfTheCountNamed(t *testing.T) {
 	}
 }
 
-// TestNearestPairAnswers: a pair's row answers for more tokens, unless two rows are proportionally faster.
+// TestNearestPairAnswers: a pair's row answers for more tokens than it covers, unless the rows of a dispatch and of a
+// combine are faster in proportion.
 func TestNearestPairAnswers(t *testing.T) {
 	for us, want := range map[float64]string{
-		// At 4,096 tokens the pair takes 2 times its row, the other rows 4096/128 x 10 + 400 = 720 us.
+		// At 4,096 tokens the pair takes twice its row's time. The other rows take 4096/128 x 10 + 400 = 720 us.
 		240: dispatchFinal,
 		400: dispatchLL,
 	} {
@@ -156,7 +157,7 @@ func TestRowsOfPairsAnswerFirst(t *testing.T) {
 	}
 }
 
-// TestDispatchInTwoStates: a dispatch is packed in its own memory and in a larger combine's.
+// TestDispatchInTwoStates: a dispatch is packed twice: with its own memory, and with a combine's larger memory.
 func TestDispatchInTwoStates(t *testing.T) {
 	const combine = "combine_ll:after=final,algo=direct,mode=fused,own=registers,pdl=0,receivers=12,recv_sms=0,sms=132,threads=768"
 	p := build(t, nil, pairRow(1024, 4096, dispatchFinal, combine, 50), row(ep.Dispatch, 1, 4096, dispatchFinal, 1), row(ep.Combine, 1, 4096, combineFinal, 1))

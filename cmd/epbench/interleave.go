@@ -223,8 +223,8 @@ func originOf(command []string) (origin, error) {
 	return origin{backend: backend}, err
 }
 
-// groupCases groups cases of the same problem, routing and seed. It splits a group with two cases of one backend, which
-// runs one workload at a time.
+// groupCases groups cases of the same problem, routing and seed. A backend runs one workload at a time, so a group with
+// two cases of one backend is split by work.
 func groupCases(cases []runCase) ([]sweep.Interleaving, error) {
 	var out []sweep.Interleaving
 	for _, group := range groupBy(cases, func(x runCase) string { return fmt.Sprint(x.problem.Key(), x.routing, x.seed) }) {

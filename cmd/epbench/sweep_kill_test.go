@@ -14,7 +14,7 @@ import (
 	"github.com/epbench/epbench/tune/record"
 )
 
-// TestSweepSurvivesKills kills the sweep this many times, each within maxRuns calls of Run.
+// TestSweepSurvivesKills kills the sweep `kills` times. Each kill comes after at most `maxRuns` calls of Run.
 const kills, maxRuns = 20, 250
 
 // TestSweepSurvivesKills kills a sweep at random calls and resumes it. The log has each block once, complete and in

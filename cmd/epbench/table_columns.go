@@ -101,7 +101,7 @@ func gainCells(h table.Header, r *table.Row) []reports.Cell {
 
 func timedColumn(drop int) reports.Column { return reports.Numbers("timed at", "").Dropped(drop) }
 
-// timedCell returns no text if another column already shows the token count, `asked`.
+// timedCell returns no text if the row was timed at `asked` tokens, because another column shows this token count.
 func timedCell(r *table.Row, asked int) reports.Cell {
 	if r == nil {
 		return reports.Cell{}

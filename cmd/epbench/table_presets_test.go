@@ -44,7 +44,7 @@ func TestEmbeddedTablesAnswerPresets(t *testing.T) {
 	}
 }
 
-// answersAll looks up all classes. own reports whether some answer has the problem's own shape.
+// answersAll looks up all classes. `own` reports whether some answer has the problem's own shape.
 func answersAll(t *testing.T, tab *table.Table, host table.Host, p ep.Problem, counts []int) (own bool) {
 	p.Tokens, p.MaxTokens = 0, 8192
 	if p.Validate() != nil {
@@ -96,8 +96,8 @@ func TestEmbeddedRowsOfTheseKernels(t *testing.T) {
 	}
 }
 
-// TestEmbeddedRowsAnswer: this build has the kernels of each row with the row's revision, and the row's config is legal.
-// If the test fails for a row, delete this row from the table.
+// TestEmbeddedRowsAnswer: this build has each row's kernels with the row's revision, and the row's config is legal. If
+// the test fails for a row, delete this row from the table.
 func TestEmbeddedRowsAnswer(t *testing.T) {
 	set, err := table.Open(table.Locations{Embedded: embedded.FS()})
 	if err != nil {

@@ -121,6 +121,14 @@ func (r rules) list(s setting) string { return strings.Join(r.lists(s), ",") }
 // with returns r with further rules after it.
 func (r rules) with(more ...rule) rules { return slices.Concat(r, more) }
 
+// when returns r for settings in which all words of `further` are true too.
+func (r rules) when(further string) (out rules) {
+	for _, one := range r {
+		out = append(out, rule{further + " " + one.when, one.list})
+	}
+	return out
+}
+
 // split returns the rules for mode=split, with as many blocks in each launch. `needs` lists further values.
 func (r rules) split(needs string) func(setting) string {
 	return r.with(rule{"", "mode=split," + needs + ",recv_sms=1/1"}).list

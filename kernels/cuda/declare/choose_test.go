@@ -63,7 +63,7 @@ func TestRulesNameSettings(t *testing.T) {
 		}
 	}
 	all := slices.Concat(piecesLL, dispatchRulesLL, combineRulesLL, combineStartsLL, dispatchRulesFinal, dispatchStartsFinal, combineStartsFinal,
-		dispatchRulesRank, dispatchStartsRank, combineRulesRank, combineRulesMasked, combineStartsMasked)
+		dispatchRulesRank, dispatchStartsRank, combineRulesRank, combineRulesMasked)
 	s := settingOf(h200, variantProblem(ep.Pair, ep.FP8))
 	for _, r := range all {
 		for word := range strings.FieldsSeq(r.when) {

@@ -48,7 +48,10 @@ func maskedKernels() []Declaration {
 		source: "masked/combine.cuh", State: maskedState,
 		macros: "EP_UNIT_BYTES=unit mode=split?EP_SPLIT " + sumMacros,
 		values: combineRulesMasked.list, split: divided("1/2").with(rule{"reduced", "algo=dedup"}).split(splitEarly),
-		starts: combineStartsMasked.over(slotRulesMasked),
+		starts: func(s setting) []string {
+			own := registersMasked.list(s)
+			return dividedRank.with(rules{{"", ""}, {"", own}, {"", own + ",threads=512,receivers=0"}}.when("ranks>1 tokens>4")...).over(slotRulesMasked)(s)
+		},
 	}}
 }
 
@@ -57,26 +60,18 @@ func maskedKernels() []Declaration {
 // sends the weights ahead.
 var slotRulesMasked = divided("1/2").with(rule{"reduced tokens>4", "algo=dedup"})
 
-const registersMasked = "own=registers,wait_sms=0,unit=512,"
+// registersMasked gives the values of own=registers. Blocks of 768 threads spill registers on more than 2 ranks.
+var registersMasked = rules{
+	{"", "own=registers,wait_sms=0,unit=512"},
+	{"ranks>2", "threads=512,receivers=4"},
+	{"!ranks>2 !long", "threads=768,receivers=8"},
+	{"!ranks>2 long", "threads=768,receivers=12"},
+}
 
 // combineRulesMasked gives values with own=registers to calls of many tokens. With 4,096 FP8 tokens of DeepSeek-V3 on 2
-// H100, this took 384 us instead of 672 us. Blocks of 768 threads spill registers on more than 2 ranks. Do not lower
-// 128: table rows of up to 128 tokens were measured against a default with own=slot.
-var combineRulesMasked = slotRulesMasked.with(rules{
-	{"ranks>2 tokens>128 !reduced", registersMasked + "threads=512,receivers=4"},
-	{"ranks>2 long", registersMasked + "threads=512,receivers=4"},
-	{"ranks>1 !ranks>2 tokens>128 !reduced", registersMasked + "threads=768,receivers=8"},
-	{"ranks>1 !ranks>2 long", registersMasked + "threads=768,receivers=12"},
-}...)
-
-// combineStartsMasked gives configs that every search measures: other divisions of the SMs, and own=registers.
-var combineStartsMasked = dividedRank.with(rules{
-	{"ranks>1 tokens>4", ""},
-	{"ranks>2 tokens>4", registersMasked + "threads=512,receivers=4"},
-	{"ranks>1 !ranks>2 tokens>4 !long", registersMasked + "threads=768,receivers=8"},
-	{"ranks>1 !ranks>2 long", registersMasked + "threads=768,receivers=12"},
-	{"ranks>1 tokens>4", registersMasked + "threads=512,receivers=0"},
-}...)
+// H100, this took 384 us instead of 672 us. Do not lower 128: table rows of up to 128 tokens were measured against a
+// default with own=slot.
+var combineRulesMasked = slices.Concat(slotRulesMasked, registersMasked.when("ranks>1 tokens>128 !reduced"), registersMasked.when("ranks>1 long"))
 
 // regionsMasked lists the regions of the enum RankRegion in rank/layout.cuh, then those of MaskedRegion in
 // masked/layout.cuh.

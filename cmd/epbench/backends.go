@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"strings"
+	"sync"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
@@ -21,7 +22,7 @@ type backendEntry struct {
 	open func(ctx context.Context, arg string) (kernels.Backend, error)
 	// missing returns why the backend does not work here, or "".
 	missing func() string
-	// known lists the kernels, also on a host without GPUs.
+	// known lists the kernels, also on a host without GPUs. They are made once, so callers must not change them.
 	known     func() []kernels.Kernel
 	abi       func() ep.ABI
 	onRequest bool // auto never takes it, because it needs an argument
@@ -35,7 +36,7 @@ var backendTable = []backendEntry{
 		doc:     "epbench's CUDA kernels, in the worker epbench-cuda; cuda:loopback runs several ranks on one GPU",
 		open:    openCUDA,
 		missing: missingCUDA,
-		known:   declare.Kernels,
+		known:   sync.OnceValue(declare.Kernels),
 		abi:     declare.ABI,
 	},
 	{
@@ -43,7 +44,7 @@ var backendTable = []backendEntry{
 		doc:     "ranks are goroutines of this process: a rehearsal that runs everywhere",
 		open:    func(context.Context, string) (kernels.Backend, error) { return cpu.Open() },
 		missing: nothing,
-		known:   cpu.Kernels,
+		known:   sync.OnceValue(cpu.Kernels),
 		abi:     (&cpu.Backend{}).ABI,
 	},
 	{

@@ -34,8 +34,12 @@ CONCURRENT = $(sort $(filter-out kernels/cuda/declare/,$(dir $(shell grep -rlE '
   kernels/ kernels/conform/ tune/sweep/ tune/sweep/measure/ tune/sweep/receipt/)
 race-build: ## compile the packages of race; their tests are compiled by race
 	$(GO) build -race $(addprefix ./,$(CONCURRENT))
+
+# SEQUENTIAL matches tests of these packages that the detector makes ten times as slow, and that have nothing for it:
+# they read files in one goroutine, or simulate a sweep as tune/sweep's other tests do. test-all runs them.
+SEQUENTIAL = ^(TestRecordingBombs|TestSchemasFitRecordings|TestLogBounds|TestBudgetIsHeld)$$
 race: ## the tests of the concurrent packages under the race detector (lint has vetted them)
-	$(GO) test -race -short -vet=off -timeout $(PATIENCE) $(addprefix ./,$(CONCURRENT))
+	$(GO) test -race -short -vet=off -timeout $(PATIENCE) -skip '$(SEQUENTIAL)' $(addprefix ./,$(CONCURRENT))
 
 lint: ## formatting, vet with and without the build tag man, module file
 	@out=$$(gofmt -l $$(git ls-files '*.go')); test -z "$$out" || { echo "gofmt would change:"; echo "$$out"; exit 1; }

@@ -125,10 +125,18 @@ $(EMULATED)/libcuda.so.1: $(CUDA_STUB)/libcuda.so $(wildcard native/emul/driver/
 	touch $(EMULATED)/nvshmem/lib/libnvshmem_device.a
 	echo $(NVSHMEM_WHEEL) > $(EMULATED)/nvshmem/VERSION
 
+# cuda-emulated runs two of its parts at a time, because they mostly wait: a product lasts longer than the calls that run
+# beside it.
+BESIDE_TESTS = ^Test(Session(Beside|BesideTimes|Explain|OwnPlan|Products)|DrillBeside)$$
+EMULATED_ENV = LD_LIBRARY_PATH=$(EMULATED) EPBENCH_NVRTC=$(EMULATED) EPBENCH_CACHE=$(EMULATED)/cache EMUL_SRC=$(CURDIR)/native/emul/src
+EMULATED_TEST = $(call cuda_env,$(CUDA_DIR)) $(GO) test -tags cuda -count=1 -timeout $(PATIENCE)
+.PHONY: cuda-emulated cuda-emulated-beside cuda-emulated-calls cuda-emulated-worker
 cuda-emulated: cuda $(EMULATED)/libcuda.so.1 ## the worker's tests on an emulated driver
-	LD_LIBRARY_PATH=$(EMULATED) EPBENCH_NVRTC=$(EMULATED) EPBENCH_CUBLASLT=$(EMULATED) EPBENCH_CACHE=$(EMULATED)/cache EMUL_SRC=$(CURDIR)/native/emul/src \
-	  $(call cuda_env,$(CUDA_DIR)) $(GO) test -tags cuda -count=1 -timeout $(PATIENCE) -run '^Test(Session|Drill|Races)' ./kernels/cuda/drive
-	LD_LIBRARY_PATH=$(EMULATED) EPBENCH_NVRTC=$(EMULATED) EPBENCH_TEST_NO_CUBLASLT=1 EPBENCH_CACHE=$(EMULATED)/cache EMUL_SRC=$(CURDIR)/native/emul/src \
-	  $(call cuda_env,$(CUDA_DIR)) $(GO) test -tags cuda -count=1 -timeout $(PATIENCE) -run '^TestSessionWithoutCublasLt$$' ./kernels/cuda/drive
-	LD_LIBRARY_PATH=$(EMULATED) EPBENCH_NVRTC=$(EMULATED) EPBENCH_NVSHMEM=$(EMULATED)/nvshmem EPBENCH_CACHE=$(EMULATED)/cache EMUL_SRC=$(CURDIR)/native/emul/src \
-	  $(call cuda_env,$(CUDA_DIR)) $(GO) test -tags cuda -count=1 -timeout $(PATIENCE) ./cmd/epbench-cuda
+	$(MAKE) -j2 -O cuda-emulated-beside cuda-emulated-calls cuda-emulated-worker
+cuda-emulated-beside:
+	$(EMULATED_ENV) EPBENCH_CUBLASLT=$(EMULATED) $(EMULATED_TEST) -run '$(BESIDE_TESTS)' ./kernels/cuda/drive
+cuda-emulated-calls:
+	$(EMULATED_ENV) EPBENCH_CUBLASLT=$(EMULATED) $(EMULATED_TEST) -run '^Test(Session|Drill|Races)' -skip '$(BESIDE_TESTS)' ./kernels/cuda/drive
+	$(EMULATED_ENV) EPBENCH_TEST_NO_CUBLASLT=1 $(EMULATED_TEST) -run '^TestSessionWithoutCublasLt$$' ./kernels/cuda/drive
+cuda-emulated-worker:
+	$(EMULATED_ENV) EPBENCH_NVSHMEM=$(EMULATED)/nvshmem $(EMULATED_TEST) ./cmd/epbench-cuda

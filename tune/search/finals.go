@@ -5,7 +5,6 @@ import (
 	"context"
 	"math"
 	"slices"
-	"time"
 
 	"github.com/epbench/epbench/tune/record"
 	"github.com/epbench/epbench/tune/stat"
@@ -66,7 +65,7 @@ func (s *State) runFinals(ctx context.Context, p Protocol, stage record.Stage, l
 		}
 		done += n
 		var open bool
-		if live, open = f.dropSlower(p.Band); !open || f.spent >= most || s.outOfTime() {
+		if live, open = f.dropSlower(p.Band); !open || f.spent >= most || !s.timeFor(len(live)*finalStep+p.confirmSamples(), f) {
 			break
 		}
 	}
@@ -82,19 +81,23 @@ func (s *State) runFinals(ctx context.Context, p Protocol, stage record.Stage, l
 const (
 	fewestFinalists = 5
 	finalEvery      = 8
+	leastInTime     = 3 // finalists if no time is left
 )
 
-func finalistQuota(tried int) int { return max(fewestFinalists, tried/finalEvery) }
+// finalists returns the wanted number of finalists: a share of the points, and more if more may be the fastest.
+func (s *State) finalists() int {
+	if s.rivals == 0 {
+		s.rivals = s.maybeFastest()
+	}
+	return max(fewestFinalists, len(s.points)/finalEvery, s.rivals)
+}
 
 // finalPoints returns the required points, a quota of the fastest points, and others that may be as fast as the fastest
 // one, within p.Finalists and the time limit.
 func (s *State) finalPoints(p Protocol) []int {
-	n := min(p.Finalists, max(finalistQuota(len(s.points)), s.maybeFastest()))
-	if s.Timed() && s.spent > 0 {
-		left := s.budget.Time - s.eval.Spent()
-		n = max(3, min(n, int(left/max(s.sampleTime()*time.Duration(p.MinRounds), 1))))
-	}
-	return s.Keep(s.Measured(), n)
+	n := min(p.Finalists, s.finalists())
+	inTime := (s.samplesInTime(s)-p.confirmSamples())/p.MinRounds - 1 // besides the default
+	return s.Keep(s.Measured(), min(n, max(leastInTime, inTime)))
 }
 
 // maybeFastest returns how many points are at most two standard errors slower than the fastest one. A point has too
@@ -143,10 +146,11 @@ func (s *State) confirm(ctx context.Context, stage record.Stage, points, neighbo
 		n = rule.MaxRounds
 	}
 	var out []Finalist
-	for done := 0; n > 0; done, n = done+n, rule.MaxRounds-done-n {
+	for done := 0; n > 0; n = min(rule.MaxRounds-done, s.samplesInTime(f)/(1+len(points)+len(neighbours)/2)) {
 		if err := f.measureCrowded(ctx, stage, points, neighbours, n); err != nil {
 			return nil, err
 		}
+		done += n
 		out = f.summarise()
 		win, dflt := pick(out, points[0]), pick(out, s.Default)
 		if win.Rounds == 0 || dflt.Rounds == 0 {
@@ -191,8 +195,6 @@ func (s *State) measureCrowded(ctx context.Context, stage record.Stage, points, 
 	}
 	return err
 }
-
-func (s *State) outOfTime() bool { return s.Timed() && s.eval.Spent() > s.budget.Time }
 
 // clearlyErrors says how many standard errors make a point clearly slower. The finals compare up to 24 points
 // after every ten rounds, so two standard errors would often drop the best point.

@@ -3,7 +3,6 @@ package search
 import (
 	"context"
 	"math"
-	"time"
 
 	"github.com/epbench/epbench/tune/record"
 	"github.com/epbench/epbench/tune/stat"
@@ -21,7 +20,7 @@ func (s *State) furtherFinals(ctx context.Context, p Protocol, f *State, stage r
 	samples := int(furtherSampleShare * float64(s.spent))
 	for ; done+finalStep <= most && f.spent < samples; done += finalStep {
 		live := f.maybeFaster(p.Band / 2)
-		if len(live) < 2 || !s.timeFor((len(live)+1)*finalStep+p.confirmSamples(), f.spent) {
+		if len(live) < 2 || !s.timeFor((len(live)+1)*finalStep+p.confirmSamples(), f) {
 			break
 		}
 		if err := f.Measure(ctx, stage, live, finalStep); err != nil {
@@ -31,11 +30,16 @@ func (s *State) furtherFinals(ctx context.Context, p Protocol, f *State, stage r
 	return nil
 }
 
-// timeFor reports whether the time limit allows this many further samples. The finals have taken `taken` samples, which
-// s.spent does not include.
-func (s *State) timeFor(samples, taken int) bool {
-	spent := s.eval.Spent()
-	return !s.Timed() || spent+time.Duration(samples)*spent/time.Duration(max(s.spent+taken, 1)) <= s.budget.Time
+// timeFor reports whether the time limit allows this many further samples, see samplesInTime.
+func (s *State) timeFor(samples int, latest *State) bool { return samples <= s.samplesInTime(latest) }
+
+// samplesInTime returns how many further samples the time limit allows, if they take as long as the samples of latest.
+func (s *State) samplesInTime(latest *State) int {
+	each := latest.sampleTime()
+	if !s.Timed() || each == 0 {
+		return math.MaxInt
+	}
+	return int((s.budget.Time - s.eval.Spent()) / each)
 }
 
 // confirmSamples returns the samples of a confirmation that ends early: three configs, and the neighbours in half of the
@@ -45,14 +49,35 @@ func (p Protocol) confirmSamples() int { return p.ConfirmRounds * (3 + Neighbour
 const quantile95 = 1.645 // of the normal distribution
 
 // maybeFaster returns the point that looks fastest, and its rivals. For a rival, the estimated probability that it is
-// faster by more than `by` exceeds 5 %. If two points and the default are left, the estimated errors are about 0.6 of
-// the true ones, because the median over three configs, a round's effect, fits one of them exactly. So the true
-// probability is then higher.
+// faster by more than `by` exceeds 5 %.
 func (s *State) maybeFaster(by float64) (out []int) {
 	fs := s.adjustedPoints()
 	for i, f := range fs {
-		if i == 0 || f.Effect-fs[0].Effect+by < quantile95*fs[0].stdErrOfDifference(f) {
+		if i == 0 || s.maybeFasterThan(fs[0].Point, f.Point, by) {
 			out = append(out, f.Point)
+		}
+	}
+	return out
+}
+
+// maybeFasterThan compares two points round by round. The errors of adjustedPoints are too small for two or three
+// points, because the median over them, a round's effect, fits one of them exactly.
+func (s *State) maybeFasterThan(best, rival int, by float64) bool {
+	ratio := stat.Ratio(s.inCommonRounds(rival, best))
+	return math.Log(ratio.Mid)+by < quantile95*ratio.StdErr()
+}
+
+// inCommonRounds returns the samples of two points in the rounds in which both were measured.
+func (s *State) inCommonRounds(a, b int) (out stat.Part) {
+	other := map[int]float64{}
+	for _, o := range s.obs {
+		if s.points[o.Item] == b {
+			other[o.Round] = o.Log
+		}
+	}
+	for _, o := range s.obs {
+		if x, ok := other[o.Round]; ok && s.points[o.Item] == a {
+			out.A, out.B = append(out.A, o.Log), append(out.B, x)
 		}
 	}
 	return out

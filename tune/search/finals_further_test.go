@@ -3,11 +3,13 @@ package search
 import (
 	"context"
 	"math"
+	"math/rand/v2"
 	"slices"
 	"testing"
 	"time"
 
 	"github.com/epbench/epbench/tune/record"
+	"github.com/epbench/epbench/tune/stat"
 )
 
 // opposed varies the times by 10 %: points 1 and 3 are slow in odd rounds, all others in even rounds.
@@ -107,5 +109,36 @@ func TestSetSpreads(t *testing.T) {
 	none := []Finalist{{adjusted: []float64{1}}}
 	if setSpreads(none); none[0].spread != 0 {
 		t.Errorf("one sample: spread %v", none[0].spread)
+	}
+}
+
+// TestMaybeFasterErrs: a rival that is faster by just `by` is given up in about 5 % of all finals, however many points
+// are left.
+func TestMaybeFasterErrs(t *testing.T) {
+	const by, noise, rounds, finals = 0.005, 0.05, 40, 2000
+	rng := rand.New(rand.NewPCG(59, 1))
+	for _, points := range []int{3, 4, 10} {
+		given := 0
+		for range finals {
+			s := &State{Default: 0, itemOf: map[int]int{}, failed: map[int]bool{}}
+			for round := range rounds {
+				common := rng.NormFloat64()
+				for point := range points {
+					x := common + noise*rng.NormFloat64()
+					if point == 1 {
+						x -= by
+					}
+					s.obs = append(s.obs, stat.Obs{Item: s.item(point), Round: round, Log: x})
+				}
+			}
+			if !s.maybeFasterThan(2, 1, by) {
+				given++
+			}
+		}
+		if share := float64(given) / finals; share < 0.03 || share > 0.06 {
+			t.Errorf("%d points: a rival is given up in %.3f of the finals", points, share)
+		} else {
+			t.Logf("%d points: %.3f", points, share)
+		}
 	}
 }

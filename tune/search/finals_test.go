@@ -128,40 +128,48 @@ func TestFinalsTakeTheBest(t *testing.T) {
 	}
 }
 
+// elevenMeasured returns a search that has measured eleven points in six rounds. Their times differ by 2 % and by noise.
+func elevenMeasured(t *testing.T, noise float64, limit time.Duration) *State {
+	t.Helper()
+	seconds := []float64{9}
+	for i := range 11 {
+		seconds = append(seconds, 1+0.02*float64(i))
+	}
+	e := &clocked{script: script{seconds: wobble(noise, secondsByPoint(seconds...))}, each: time.Second, spent: time.Hour}
+	space := newSpace(t, Grid{Kernel: "k", Axes: []Axis{ints("blocks", 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12)}})
+	s := NewState(space, e, Budget{}, 0, nil, rand.New(rand.NewPCG(1, 1)))
+	if err := s.Measure(context.Background(), "x", []int{1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11}, 6); err != nil {
+		t.Fatal(err)
+	}
+	s.budget.Time = limit
+	return s
+}
+
 func TestFinalistsOfNoisySearches(t *testing.T) {
 	for _, c := range []struct {
 		noise float64
 		most  int
 		want  int // the default included
 	}{{0.001, 24, fewestFinalists + 1}, {0.3, 24, 12}, {0.3, 8, 9}} {
-		seconds := []float64{9}
-		for i := range 11 {
-			seconds = append(seconds, 1+0.02*float64(i))
-		}
-		e := &script{seconds: wobble(c.noise, secondsByPoint(seconds...))}
-		space := newSpace(t, Grid{Kernel: "k", Axes: []Axis{ints("blocks", 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12)}})
-		s := NewState(space, e, Budget{}, 0, nil, rand.New(rand.NewPCG(1, 1)))
-		if err := s.Measure(context.Background(), "x", []int{1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11}, 6); err != nil {
-			t.Fatal(err)
-		}
 		p := protocol
 		p.Finalists = c.most
-		if got := len(s.finalPoints(p)); got != c.want {
+		if got := len(elevenMeasured(t, c.noise, 0).finalPoints(p)); got != c.want {
 			t.Errorf("noise %g, at most %d: %d points, want %d", c.noise, c.most, got, c.want)
 		}
 	}
 }
 
-// TestFinalsInTime: with a time limit there are fewer finalists, but at least three.
+// TestFinalsInTime: with a time limit there are fewer finalists, but at least three. Time for the confirmation is left.
 func TestFinalsInTime(t *testing.T) {
+	confirm := time.Duration(protocol.confirmSamples())
 	for _, c := range []struct {
 		limit  time.Duration
 		points int // the default included
 		calls  int
 	}{
 		{time.Hour, 6, 2},
-		{(18 + 16) * time.Second, 5, 1}, // 16 s suffice for 4 finalists in 4 rounds
-		{(18 + 15) * time.Second, 4, 1},
+		{(18 + 20 + confirm) * time.Second, 5, 1}, // 20 s suffice for 4 finalists and the default in 4 rounds
+		{(18 + 19 + confirm) * time.Second, 4, 1},
 		{18 * time.Second, 4, 1},
 		{time.Second, 4, 1},
 	} {
@@ -180,6 +188,34 @@ func TestFinalsInTime(t *testing.T) {
 		}
 		if points := len(strings.Fields(e.asked[0])) - 2; points != c.points || len(e.asked) != c.calls {
 			t.Errorf("%v: %v, want %d points and %d calls", c.limit, e.asked, c.points, c.calls)
+		}
+	}
+}
+
+// TestConfirmationInTime: an unclear confirmation takes more rounds only while time is left.
+func TestConfirmationInTime(t *testing.T) {
+	const before, atLeast, each = 20, 8, 2 // samples, rounds, samples of a round
+	for left, want := range map[int]int{0: 8, atLeast * each: 8, (atLeast + 5) * each: 13, 1000: 80} {
+		e := &clocked{script: script{seconds: wobble(0.3, secondsByPoint(1, 1))}, each: time.Second}
+		s := sixPoints(t, e, Budget{}, 1)
+		if err := s.Measure(context.Background(), "x", []int{1}, before/2); err != nil {
+			t.Fatal(err)
+		}
+		s.budget.Time = time.Duration(before+left) * time.Second
+		win, _, err := s.MeasureAgainstDefault(context.Background(), "y", 1, StopRule{MinRounds: atLeast, MaxRounds: 80, Band: 0.01})
+		if err != nil || win.Rounds != want {
+			t.Errorf("%d s left: %d rounds, %v, want %d", left, win.Rounds, err, want)
+		}
+	}
+}
+
+// TestReservedTime: the more finalists there will be, the more time is reserved. Time before the search does not make
+// its samples slower.
+func TestReservedTime(t *testing.T) {
+	for noise, finalists := range map[float64]int{0.001: fewestFinalists, 0.3: 11} {
+		want := time.Duration(finalists*reservedRounds+reservedConfirm) * time.Second
+		if got := elevenMeasured(t, noise, 1500*time.Second).reservedTime(); got != want {
+			t.Errorf("noise %g: %v, want %v", noise, got, want)
 		}
 	}
 }

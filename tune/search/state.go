@@ -55,8 +55,10 @@ type State struct {
 	points  []int        // [item] its point
 	crowded map[int]bool // [round] whether neighbours were measured too
 	failed  map[int]bool
-	effect  []float64 // [item] logarithm of the time; nil if outdated
-	spent   int       // number of samples
+	effect  []float64     // [item] logarithm of the time; nil if outdated
+	rivals  int           // result of maybeFastest; 0 if outdated
+	spent   int           // number of samples
+	began   time.Duration // of the evaluator, before the first sample
 	pace    pace
 }
 
@@ -88,6 +90,9 @@ func (s *State) Measure(ctx context.Context, stage record.Stage, live []int, rou
 		return nil
 	}
 	before, fresh := s.eval.Spent(), len(slices.DeleteFunc(slices.Clone(batch), s.measured))
+	if s.spent == 0 {
+		s.began = before
+	}
 	samples, err := s.eval.Measure(ctx, stage, batch, rounds)
 	if err != nil {
 		return err
@@ -108,7 +113,7 @@ func (s *State) Measure(ctx context.Context, stage record.Stage, live []int, rou
 			s.failed[i] = true
 		}
 	}
-	s.effect = nil
+	s.effect, s.rivals = nil, 0
 	if s.failed[s.Default] {
 		return ErrDefault
 	}
@@ -212,7 +217,7 @@ func (s *State) reservedTime() time.Duration {
 	if s.spent == 0 {
 		return time.Duration(most)
 	}
-	samples := time.Duration(min(finalistQuota(len(s.points)), reservedFinalists)*reservedRounds + reservedConfirm)
+	samples := time.Duration(min(s.finalists(), reservedFinalists)*reservedRounds + reservedConfirm)
 	return time.Duration(min(max(float64(s.sampleTime()*samples), minReserved*float64(s.budget.Time)), most))
 }
 
@@ -227,7 +232,10 @@ func (s *State) searchTime() time.Duration {
 	return s.budget.Time - s.reservedTime() - s.eval.Spent()
 }
 
-func (s *State) sampleTime() time.Duration { return s.eval.Spent() / time.Duration(max(s.spent, 1)) }
+// sampleTime returns the mean time of a sample of this search.
+func (s *State) sampleTime() time.Duration {
+	return (s.eval.Spent() - s.began) / time.Duration(max(s.spent, 1))
+}
 
 // Rounds returns the number of rounds of n points for which the time suffices, from 1 to `rounds`.
 func (s *State) Rounds(n, rounds int) int {

@@ -84,20 +84,21 @@ const (
 	leastInTime     = 3 // finalists if no time is left
 )
 
-// finalists returns the wanted number of finalists: a share of the points, and more if more may be the fastest.
-func (s *State) finalists() int {
+// finalists returns how many finalists a search wants: a share of the points, and more if more may be the fastest.
+func (s *State) finalists() (quota, more int) {
 	if s.rivals == 0 {
 		s.rivals = s.maybeFastest()
 	}
-	return max(fewestFinalists, len(s.points)/finalEvery, s.rivals)
+	quota = max(fewestFinalists, len(s.points)/finalEvery)
+	return quota, max(0, s.rivals-quota)
 }
 
 // finalPoints returns the required points, a quota of the fastest points, and others that may be as fast as the fastest
 // one, within p.Finalists and the time limit.
 func (s *State) finalPoints(p Protocol) []int {
-	n := min(p.Finalists, s.finalists())
+	quota, more := s.finalists()
 	inTime := (s.samplesInTime(s)-p.confirmSamples())/p.MinRounds - 1 // besides the default
-	return s.Keep(s.Measured(), min(n, max(leastInTime, inTime)))
+	return s.Keep(s.Measured(), min(p.Finalists, quota+more, max(leastInTime, inTime)))
 }
 
 // maybeFastest returns how many points are at most two standard errors slower than the fastest one. A point has too

@@ -212,8 +212,8 @@ func TestConfirmationInTime(t *testing.T) {
 // TestReservedTime: the more finalists there will be, the more time is reserved. Time before the search does not make
 // its samples slower.
 func TestReservedTime(t *testing.T) {
-	for noise, finalists := range map[float64]int{0.001: fewestFinalists, 0.3: 11} {
-		want := time.Duration(finalists*reservedRounds+reservedConfirm) * time.Second
+	for noise, more := range map[float64]int{0.001: 0, 0.3: 6} {
+		want := time.Duration(fewestFinalists*reservedRounds+more*reservedMore+reservedConfirm) * time.Second
 		if got := elevenMeasured(t, noise, 1500*time.Second).reservedTime(); got != want {
 			t.Errorf("noise %g: %v, want %v", noise, got, want)
 		}

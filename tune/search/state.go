@@ -47,6 +47,8 @@ type State struct {
 	// Band is the relative difference up to which two times count as equal. If it is 0, screenRounds ignores noise.
 	Band float64
 
+	AARounds int // of the A/A test on this evaluator, just before the search; 0 for none
+
 	priors  priors // for the strategy bayes
 	eval    Evaluator
 	budget  Budget
@@ -207,7 +209,8 @@ const (
 // These constants say which samples reservedTime assumes.
 const (
 	reservedFinalists = 24 // largest number of points in the finals
-	reservedRounds    = 25 // rounds of each point in the finals; most points drop out early
+	reservedRounds    = 25 // rounds of a finalist of the quota; most points drop out early
+	reservedMore      = 10 // rounds of a further finalist
 	reservedConfirm   = 50 // samples of the confirmation
 )
 
@@ -217,7 +220,9 @@ func (s *State) reservedTime() time.Duration {
 	if s.spent == 0 {
 		return time.Duration(most)
 	}
-	samples := time.Duration(min(s.finalists(), reservedFinalists)*reservedRounds + reservedConfirm)
+	quota, more := s.finalists()
+	quota = min(quota, reservedFinalists)
+	samples := time.Duration(quota*reservedRounds + min(more, reservedFinalists-quota)*reservedMore + reservedConfirm)
 	return time.Duration(min(max(float64(s.sampleTime()*samples), minReserved*float64(s.budget.Time)), most))
 }
 
@@ -232,9 +237,14 @@ func (s *State) searchTime() time.Duration {
 	return s.budget.Time - s.reservedTime() - s.eval.Spent()
 }
 
-// sampleTime returns the mean time of a sample of this search.
+// sampleTime returns the mean time of a sample: in the A/A test or in this search, whichever is less. A search also
+// prepares its configs, and the default of the A/A test may be slow.
 func (s *State) sampleTime() time.Duration {
-	return (s.eval.Spent() - s.began) / time.Duration(max(s.spent, 1))
+	each := (s.eval.Spent() - s.began) / time.Duration(max(s.spent, 1))
+	if s.AARounds > 0 && s.began > 0 {
+		each = min(each, s.began/time.Duration(2*s.AARounds))
+	}
+	return each
 }
 
 // Rounds returns the number of rounds of n points for which the time suffices, from 1 to `rounds`.

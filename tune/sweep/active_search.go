@@ -139,7 +139,7 @@ func (s *sweeper) runSearch(ctx context.Context, c *activeSearch) error {
 	}
 	s.unopened = false
 	c.state = search.NewState(c.space, c.runner, budget, c.dflt, c.required, rand.New(rand.NewPCG(c.runner.Seed("search"), 0)))
-	c.state.Band = s.harness.policy.Band
+	c.state.Band, c.state.AARounds = s.harness.policy.Band, c.aa.Rounds
 	err = s.explore(ctx, c)
 	if err == nil {
 		err = s.conclude(ctx, c)

@@ -172,7 +172,7 @@ func (s Study) tune(ctx context.Context, m *Model, seed uint64, incumbent int) (
 	}
 	h := search.NewState(m.Space, machine, search.Budget{Evaluations: s.evaluations(m), Time: s.Time}, m.Default, required,
 		rand.New(rand.NewPCG(seed, 0x68756e74)))
-	h.Band = s.Protocol.Band
+	h.Band, h.AARounds = s.Protocol.Band, aa.Rounds
 	if err := strategy(ctx, h); err != nil {
 		return tunedResult{}, err
 	}

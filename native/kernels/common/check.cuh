@@ -152,16 +152,22 @@ EP_DEVICE bool ep_again_warp(EpSpin &spin, const EpArgs &a, EpWait w, uint64_t w
   return !__any_sync(EP_FULL_WARP, !spin.again(a, w, want, got));
 }
 
-/* Waits until the upper half of a word is `number`, and stores the lower half in *value. Returns false if it gave
- * up. */
-EP_DEVICE bool ep_wait_word(const EpArgs &a, const uint64_t *word, EpWait what, uint32_t number, uint32_t *value) {
+/* Waits in a dispatch until the upper half of a word is `number`, and stores the lower half in *value. Returns false
+ * if it gave up. */
+EP_DEVICE bool ep_wait_word(const EpArgs &a, const uint64_t *word, int32_t expert, int32_t source, uint32_t number, uint32_t *value) {
   EpSpin spin;
   for (;;) {
     uint64_t v = ld_relaxed_sys(word);
     *value = static_cast<uint32_t>(v);
     if (v >> 32 == number) return true;
-    if (!spin.again(a, what, number, v >> 32)) return false;
+    if (!spin.again(a, {EP_PHASE_DISPATCH_WAIT, expert, source}, number, v >> 32)) return false;
   }
+}
+
+/* Records in src_info the token and the top-k position of a row. */
+EP_DEVICE void ep_note_source(const EpArgs &a, uint64_t row, uint32_t token, uint32_t k) {
+  a.src_info[2 * row] = static_cast<int32_t>(token);
+  a.src_info[2 * row + 1] = static_cast<int32_t>(k);
 }
 
 EP_DEVICE void ep_drill_delay(const EpArgs &a) {

@@ -3,14 +3,13 @@
  * next call's sender starts after this call's receiver has ended. */
 #pragma once
 
-/* The name of the entry that sends. With EP_FUSED it also receives. */
+/* Defines the entries of a kernel. run<sends, receives>(a) does what its template arguments say. */
 #ifdef EP_SPLIT
-#define EP_SENDER_NAME(name) name##_send
-static const bool EP_FUSED = false;
+#define EP_ENTRIES_OF(name, run)                                                                  \
+  EP_ENTRY(EP_THREADS, 1) name##_send(const __grid_constant__ EpArgs a) { run<true, false>(a); } \
+  EP_ENTRY(EP_THREADS, 1) name##_recv(const __grid_constant__ EpArgs a) { run<false, true>(a); }
 #else
-#define EP_SENDER_NAME(name) name
-static const bool EP_FUSED = true;
+#define EP_ENTRIES_OF(name, run) \
+  EP_ENTRY(EP_THREADS, 1) name(const __grid_constant__ EpArgs a) { run<true, true>(a); }
 #endif
-#define EP_SENDER(name) EP_SENDER_NAME(name)
-#define EP_RECEIVER_NAME(name) name##_recv
-#define EP_RECEIVER(name) EP_RECEIVER_NAME(name)
+#define EP_ENTRIES(name, run) EP_ENTRIES_OF(name, run) /* `name` may be a macro */

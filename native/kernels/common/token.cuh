@@ -20,10 +20,10 @@ EP_DEVICE bool ep_has_scale(uint32_t vector) { return EP_TOKEN_SCALES > 0 && ep_
 
 EP_DEVICE uint32_t *ep_slot_scale(uint8_t *slot, uint32_t vector) { return reinterpret_cast<uint32_t *>(slot + EP_PAYLOAD) + vector / 8; }
 
-/* Loads a lane's part of a polled slot, and returns its largest word: the sentinel if data is missing. */
+/* Loads a lane's part of a polled slot. Returns the largest of its words and `largest`: the sentinel if data is
+ * missing. */
 template <uint32_t n>
-EP_DEVICE uint32_t ep_load_part(uint8_t *slot, uint32_t first, uint4 (&data)[n], uint32_t (&scale)[n]) {
-  uint32_t largest = 0;
+EP_DEVICE uint32_t ep_load_part(uint8_t *slot, uint32_t first, uint4 (&data)[n], uint32_t (&scale)[n], uint32_t largest = 0) {
 #pragma unroll
   for (uint32_t v = 0; v < n; v++) {
     uint32_t vector = first + 32 * v;

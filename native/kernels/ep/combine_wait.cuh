@@ -123,10 +123,3 @@ static __device__ void reduce_and_copy_to_output(const EpArgs &a) {
   for (int64_t u = block + static_cast<int64_t>(warp_id()) * blocks; u < a.tokens * chunks; u += step)
     ep_reduce_chunk(a, u / chunks, static_cast<uint32_t>(u % chunks));
 }
-
-/* Copies the first `tokens` rows of y to the output, for a shared expert that is not fused. */
-static __device__ void copy_shared_expert_outputs(const EpArgs &a) {
-  for (int64_t row = blockIdx.x; row < a.tokens; row += gridDim.x)
-    block_memcpy<EP_IN_FLIGHT>(a.combined + row * EP_HIDDEN, a.y + row * EP_HIDDEN,
-                               static_cast<uint32_t>(EP_ROW_BYTES), threadIdx.x, blockDim.x);
-}

@@ -22,7 +22,7 @@ EP_DEVICE bool ep_take_slot(const EpArgs &a, int32_t *reserved, int32_t expert, 
 }
 
 #ifdef EP_HOSTS
-EP_DEVICE EpDestination ep_reserve(const EpArgs &a, int64_t token); /* hosts/dispatch_send.cuh has both */
+EP_DEVICE EpDestination ep_reserve(const EpArgs &a, int64_t token); /* hosts/dispatch_counts.cuh has both */
 EP_DEVICE void ep_send_copies(const EpArgs &a, const uint8_t *message, const EpDestination *to);
 #else
 struct EpDestination {

@@ -2,8 +2,7 @@
  * rank. Receivers copy only rows of other ranks' tokens.
  *
  * EP_TEAM: number of warps that send one token together. */
-#define EP_DIRECT 0
-#include "final/dispatch_once.cuh"
+#pragma once
 
 static const uint32_t FIN_THREAD_EXPERTS = (EP_EXPERTS + EP_THREADS - 1) / EP_THREADS;
 
@@ -71,10 +70,7 @@ EP_DEVICE void fin_end_token(const EpArgs &a, const EpCall &c, uint32_t token, c
     if (r != a.rank && c.lane < EP_TOPK)
       st_relaxed_sys(fin_words(a, r, FIN_HEADERS, a.rank, token) + c.lane, p.weight | (p.owner == r ? p.row : FIN_NOWHERE));
   if (FIN_TILES && mine) fin_note_origin(a, {self, token, true}, p.row);
-  if (mine) {
-    a.src_info[2 * static_cast<uint64_t>(p.row)] = static_cast<int32_t>(token);
-    a.src_info[2 * static_cast<uint64_t>(p.row) + 1] = static_cast<int32_t>(c.lane);
-  }
+  if (mine) ep_note_source(a, p.row, token, c.lane);
   if (c.lane < EP_TOPK) fin_words(a, a.rank, FIN_ROUTE, a.rank, token)[c.lane] = p.weight | (mine ? p.row : FIN_NOWHERE);
 }
 

@@ -21,10 +21,20 @@ EP_DEVICE bool lh_await_far_counts(const EpArgs &a, const LlCall &c) {
   bool ok = true;
   for (uint32_t source = threadIdx.x; source < EP_RANKS; source += blockDim.x) {
     const int32_t rank = static_cast<int32_t>(source);
-    uint64_t got;
-    if (ok && !ep_is_near(a, rank)) ok = ep_wait_call(a, lh_count_flag(a, c.number, source), {EP_PHASE_DISPATCH_WAIT, -1, rank}, c.number, 0, &got);
+    if (ok && !ep_is_near(a, rank)) ok = ep_wait_call(a, lh_count_flag(a, c.number, source), {EP_PHASE_DISPATCH_WAIT, -1, rank}, c.number);
   }
   return __syncthreads_or(!ok) == 0;
+}
+
+/* Does the work of ep_wait_word. The two compile to different code, and each is used where it was measured. */
+EP_DEVICE bool lh_await_count(const EpArgs &a, const uint64_t *word, EpWait what, uint32_t number, uint32_t *count) {
+  EpSpin spin;
+  for (;;) {
+    uint64_t v = ld_relaxed_sys(word);
+    *count = static_cast<uint32_t>(v);
+    if (v >> 32 == number) return true;
+    if (!spin.again(a, what, number, v >> 32)) return false;
+  }
 }
 
 static __device__ bool lh_await_counts(const EpArgs &a, const LlCall &c, LhArrived &s) {
@@ -34,7 +44,8 @@ static __device__ bool lh_await_counts(const EpArgs &a, const LlCall &c, LhArriv
     const uint32_t source = i / LH_AWAITED, word = i % LH_AWAITED;
     const int32_t expert = word < EP_LOCAL_EXPERTS ? static_cast<int32_t>(a.rank * EP_LOCAL_EXPERTS + word) : -1;
     uint32_t count = 0;
-    ok = ok && ep_wait_word(a, ep_own_word(a, lh_counts(a, c.number, source)) + word, {EP_PHASE_DISPATCH_WAIT, expert, static_cast<int32_t>(source)}, c.number, &count);
+    const EpWait what = {EP_PHASE_DISPATCH_WAIT, expert, static_cast<int32_t>(source)};
+    ok = ok && lh_await_count(a, ep_own_word(a, lh_counts(a, c.number, source)) + word, what, c.number, &count);
     *lh_arrived(s, source, word) = count;
   }
   if (__syncthreads_or(!ok)) return false;
@@ -82,9 +93,8 @@ EP_DEVICE bool lh_take_polled(const EpArgs &a, const LlCall &c, LhPart &p, uint8
 
 EP_DEVICE bool lh_take_put(const EpArgs &a, const LlCall &c, LhPart &p, uint8_t *slot) {
   bool ok = true;
-  uint64_t got;
   if (c.lane == 0)
-    ok = ep_wait_call(a, lh_flag(a, c.number, p.source, p.message), {EP_PHASE_DISPATCH_WAIT, -1, static_cast<int32_t>(p.source)}, c.number, 0, &got);
+    ok = ep_wait_call(a, lh_flag(a, c.number, p.source, p.message), {EP_PHASE_DISPATCH_WAIT, -1, static_cast<int32_t>(p.source)}, c.number);
   __syncwarp(); /* all lanes see what lane 0 has acquired */
   if (!__all_sync(EP_FULL_WARP, ok)) return false;
   const uint64_t *header = reinterpret_cast<const uint64_t *>(slot + LH_HEAD_AT);
@@ -107,9 +117,7 @@ EP_DEVICE void lh_copy_part(const EpArgs &a, const LlCall &c, const LhArrived &s
   const uint32_t token = __shfl_sync(EP_FULL_WARP, place, EP_TOPK);
   if (p.first != c.lane || c.lane >= LH_HEAD) return;
   lh_route(a, p.source, p.message)[c.lane] = c.lane < EP_TOPK ? p.head >> 32 << 32 | row : p.head;
-  if (!mine) return;
-  a.src_info[2 * static_cast<uint64_t>(row)] = static_cast<int32_t>(token);
-  a.src_info[2 * static_cast<uint64_t>(row) + 1] = static_cast<int32_t>(c.lane);
+  if (mine) ep_note_source(a, row, token, c.lane);
 }
 
 static const uint32_t LH_FAR_HOSTS = EP_NODES > 1 ? EP_NODES - 1 : 1;
@@ -176,17 +184,4 @@ static __device__ void lh_dispatch_wait(const EpArgs &a, const LlCall &c) {
   }
 }
 
-EP_ENTRY(EP_THREADS, 1) ll_hosts_dispatch_async(const __grid_constant__ EpArgs a) {
-  lh_run(a, [&](const LlCall &c) { lh_dispatch_send(a, c); });
-}
-
-EP_ENTRY(EP_THREADS, 1) ll_hosts_dispatch_wait(const __grid_constant__ EpArgs a) {
-  lh_run(a, [&](const LlCall &c) { lh_dispatch_wait(a, c); });
-}
-
-EP_ENTRY(EP_THREADS, 1) ll_hosts_dispatch(const __grid_constant__ EpArgs a) {
-  lh_run(a, [&](const LlCall &c) {
-    lh_dispatch_send(a, c);
-    lh_dispatch_wait(a, c);
-  });
-}
+EP_HALVES_OF(ll_hosts_dispatch, lh_run, (const LlCall &c), lh_dispatch_send(a, c), lh_dispatch_wait(a, c))

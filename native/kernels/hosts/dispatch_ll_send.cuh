@@ -135,10 +135,6 @@ EP_DEVICE LhTarget lh_target(const EpArgs &a, LhEarlier &s, uint32_t token) {
   return t;
 }
 
-EP_DEVICE uint32_t lh_begun_near(const EpArgs &a, const LhTarget &t) {
-  return __ballot_sync(EP_FULL_WARP, t.rank >= 0 && ep_is_near(a, t.rank));
-}
-
 EP_DEVICE int32_t lh_rank_at(const LhTarget &t, uint32_t position) { return __shfl_sync(EP_FULL_WARP, t.rank, position); }
 EP_DEVICE uint32_t lh_message_at(const LhTarget &t, uint32_t position) { return __shfl_sync(EP_FULL_WARP, t.message, position); }
 
@@ -190,7 +186,7 @@ static __device__ void lh_send_tokens(const EpArgs &a, const LlCall &c) {
   __shared__ LhEarlier s;
   for (uint32_t token = c.block; token < static_cast<uint32_t>(a.tokens); token += c.blocks - 1) {
     const LhTarget t = lh_target(a, s, token);
-    const uint32_t near = lh_begun_near(a, t), puts = __ballot_sync(EP_FULL_WARP, t.put >= 0);
+    const uint32_t near = __ballot_sync(EP_FULL_WARP, t.rank >= 0 && ep_is_near(a, t.rank)), puts = __ballot_sync(EP_FULL_WARP, t.put >= 0);
     if (c.warp == c.warps - 1) lh_send_header(a, c, t, token, near);
     lh_send_vectors(a, c, t, token, near, puts != 0);
     __syncthreads();

@@ -1,6 +1,8 @@
 package declare
 
 import (
+	"maps"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -8,32 +10,47 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// TestPackedKernelsCountTheirCalls: every entry counts its calls with EP_NUMBER_DONE or ep_run. In a pack nothing else
-// counts calls, and a second call would wait forever.
+// entries matches the definition of a kernel's entries by a function.
+var entries = regexp.MustCompile(`EP_ENTRIES \( \w+ , (\w+) \)`)
+
+// TestPackedKernelsCountTheirCalls: every entry counts its calls with EP_NUMBER_DONE, or by a function that does. In a
+// pack nothing else counts calls, and a second call would wait forever.
 func TestPackedKernelsCountTheirCalls(t *testing.T) {
-	check, err := sources.Read("common/check.cuh")
-	if _, run, found := strings.Cut(check, " ep_run("); err != nil || !found || !strings.Contains(run, "EP_NUMBER_DONE(") {
-		t.Errorf("ep_run in common/check.cuh does not count the call, %v", err)
-	}
-	of := map[string]string{"common/halves.cuh": "several"}
+	texts := map[string]string{}
 	for _, f := range everywhere() {
-		if f.Kernel.Op != ep.Activation { // packs have no activation kernels
-			of[f.source] = f.Kernel.Name
+		if f.Kernel.Op == ep.Activation { // packs have no activation kernels
+			continue
 		}
-	}
-	for source, kernel := range of {
-		text, err := sources.Read(source)
+		files, err := sources.Closure(f.source)
 		if err != nil {
 			t.Fatal(err)
 		}
-		for _, entry := range strings.Split(sources.CodeOnly(text), "EP_ENTRY (")[1:] {
-			counts := strings.Contains(entry, "EP_NUMBER_DONE (") || strings.Contains(entry, "ep_run (")
-			if !counts && !strings.Contains(entry, "ep_copy_shared_outputs") { // ep_copy_shared_outputs reads no call number
-				t.Errorf("%s: an entry of %s does not count its calls: %.60s", kernel, source, entry)
+		maps.Copy(texts, files)
+	}
+	counts := func(source, function string) {
+		_, body, found := strings.Cut(sources.CodeOnly(texts[source]), "void "+function+" (")
+		if !found || !strings.Contains(body, "EP_NUMBER_DONE (") {
+			t.Errorf("%s in %s does not count the call", function, source)
+		}
+	}
+	counts("common/check.cuh", "ep_run")
+	counts("hosts/ll_layout.cuh", "lh_run")
+	for source, text := range texts {
+		code := sources.CodeOnly(text)
+		for _, m := range entries.FindAllStringSubmatch(code, -1) {
+			counts(source, m[1])
+		}
+		for _, entry := range strings.Split(code, "EP_ENTRY (")[1:] {
+			if !counting.MatchString(entry) {
+				t.Errorf("an entry of %s does not count its calls: %.60s", source, entry)
 			}
 		}
 	}
 }
+
+// counting matches what counts a call. In EP_HALVES and EP_ENTRIES, run is ep_run, lh_run or a kernel's function.
+// ep_copy_shared_outputs reads no call number.
+var counting = regexp.MustCompile(`EP_NUMBER_DONE \(|\b(ep_|lh_)?run [(<]|ep_copy_shared_outputs`)
 
 // TestHostKernelsHaveAPlaceInPacks: packs can hold every launch of a kernel that crosses hosts.
 func TestHostKernelsHaveAPlaceInPacks(t *testing.T) {

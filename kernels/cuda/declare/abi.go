@@ -25,8 +25,8 @@ func ABIOver(nodes int) ep.ABI {
 	return ABI()
 }
 
-// abiOf returns a word for each kernel: its revision and its source hash. A former kernel has no hash: its table rows
-// are still accepted.
+// abiOf returns a word for each kernel: its revision and its source hash. A former kernel has no hash, so that all
+// its table rows are still accepted.
 func abiOf(all []Declaration) ep.ABI {
 	words := map[string]string{}
 	for _, f := range all {

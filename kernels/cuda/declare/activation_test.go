@@ -43,7 +43,7 @@ type activated struct {
 	maxRows     int
 }
 
-// drawEnded draws a routing in which some experts get no row, but the last expert does.
+// drawEnded draws a routing in which some experts get no row, but the last expert gets at least one.
 func drawEnded(t *testing.T, p ep.Problem) (*workloads.Workload, *ref.Oracle) {
 	t.Helper()
 	for seed := range uint64(1000) {

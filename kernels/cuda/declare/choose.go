@@ -15,8 +15,8 @@ func holds(c ep.Config, condition string) bool {
 	return c.Str(name) == value
 }
 
-// chosen returns the words of a list whose conditions hold. "mode=split?WORD" has a condition, and "!mode=split?WORD"
-// its opposite.
+// chosen returns the words of a list. It returns WORD of "mode=split?WORD" only if mode=split, and WORD of
+// "!mode=split?WORD" only if not.
 func chosen(c ep.Config, list string) (out []string) {
 	for word := range strings.FieldsSeq(list) {
 		condition, what, ok := strings.Cut(word, "?")
@@ -28,6 +28,11 @@ func chosen(c ep.Config, list string) (out []string) {
 		}
 	}
 	return out
+}
+
+// placesRows reports whether f.places holds for a config.
+func (f Declaration) placesRows(c ep.Config) bool {
+	return f.places == "always" || f.places != "" && holds(c, f.places)
 }
 
 // defines returns the macros of a config (NAME=VALUE): the threads of a block, and what f.macros lists.
@@ -48,7 +53,7 @@ func (f Declaration) defines(c ep.Config) (out []string) {
 }
 
 // with returns c with the values of a list such as "mode=split,wait_sms=5/8". The fraction means five eighths of the
-// value of sms.
+// value of sms, which the list may have changed before.
 func with(c ep.Config, list string) ep.Config {
 	c = ep.Config{Kernel: c.Kernel, Values: maps.Clone(c.Values)}
 	if c.Values == nil {
@@ -73,7 +78,7 @@ type setting map[string]int
 func settingOf(m ep.Machine, p ep.Problem) setting {
 	sms := fastSMs(m, p)
 	return setting{
-		"sms":    sms, // that a rank may use; from 32 on a call can use the full speed of the link
+		"sms":    sms, // SMs that a rank may use; from 32 on a call can use the full speed of the link
 		"tokens": p.Tokens, "ranks": p.Ranks, "topk": p.TopK, "experts": p.Experts,
 		"bf16": Bit(p.Dispatch == ep.BF16), "fp8": Bit(p.Dispatch == ep.FP8), "reduced": Bit(p.Precision == ep.Reduced),
 		"dispatch": Bit(p.Op == ep.Dispatch), "marks-fit": Bit(markBytes(p) <= marksShared),
@@ -85,24 +90,25 @@ func settingOf(m ep.Machine, p ep.Problem) setting {
 // A rule lists values for settings in which all words of `when` are true: "ranks>2 !sms>32 long".
 type rule struct{ when, list string }
 
-// holds reports whether all words of r.when are true. A name without a number is true if it is above 0.
+// holds reports whether all words of r.when are true. A name without a number is true if it is above 0. A wrong word
+// panics, also after a word that is false.
 func (r rule) holds(s setting) bool {
+	all := true
 	for word := range strings.FieldsSeq(r.when) {
 		asked, not := strings.CutPrefix(word, "!")
-		name, bound, _ := strings.Cut(asked, ">")
-		n, _ := ep.Value(bound).Int()
+		name, bound, bounded := strings.Cut(asked, ">")
+		n, isNumber := ep.Value(bound).Int()
 		have, ok := s[name]
-		if !ok {
-			panic("declare: no setting is called " + name)
+		if !ok || bounded != isNumber {
+			panic("declare: the rule word " + word + " names no setting, or its bound is no number")
 		}
-		if have > n == not {
-			return false
-		}
+		all = all && have > n != not
 	}
-	return true
+	return all
 }
 
-// rules give the values of one config, where a later rule counts, or the values of several configs.
+// rules give the values of one config, or one config a rule. If several rules give one config a value of the same
+// parameter, the last of them counts.
 type rules []rule
 
 // lists returns the lists of the rules that hold.
@@ -121,7 +127,7 @@ func (r rules) list(s setting) string { return strings.Join(r.lists(s), ",") }
 // with returns r with further rules after it.
 func (r rules) with(more ...rule) rules { return slices.Concat(r, more) }
 
-// when returns r for settings in which all words of `further` are true too.
+// when returns r with the words of `further` added to the words of each rule.
 func (r rules) when(further string) (out rules) {
 	for _, one := range r {
 		out = append(out, rule{further + " " + one.when, one.list})
@@ -129,12 +135,14 @@ func (r rules) when(further string) (out rules) {
 	return out
 }
 
-// split returns the rules for mode=split, with as many blocks in each launch. `needs` lists further values.
+// split returns a function that gives the values for mode=split. Both launches have the same number of blocks. `needs`
+// lists further values.
 func (r rules) split(needs string) func(setting) string {
 	return r.with(rule{"", "mode=split," + needs + ",recv_sms=1/1"}).list
 }
 
-// over returns the configs of r, each of which changes the config of `base`.
+// over returns a function that gives one list of values for each rule of r that holds: the values of `base`, then those
+// of the rule.
 func (r rules) over(base rules) func(setting) []string {
 	return func(s setting) (out []string) {
 		for _, list := range r.lists(s) {
@@ -154,7 +162,7 @@ func (f Declaration) config(m ep.Machine, p ep.Problem, list string) ep.Config {
 	return with(c, list)
 }
 
-// completed returns f with those functions of its kernel that return configs.
+// completed returns f with the functions Default, Split, Overlapped and Starts of its kernel.
 func (f Declaration) completed() Declaration {
 	configOf := func(list func(setting) string) func(ep.Machine, ep.Problem) ep.Config {
 		if list == nil {

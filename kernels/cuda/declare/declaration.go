@@ -33,9 +33,12 @@ type Declaration struct {
 	// of the kernel.
 	entry string
 
-	// macros lists macros. NAME=rows has the value of the parameter rows. NAME=epilogue=scale|bias is 1 for the first
-	// word, 2 for the second, and 0 for others. NAME is 1. See `chosen` for macros of some configs only. Leave out
-	// macros that the entry point does not read: kernels with the same source and macros share one binary.
+	// macros lists the macros of a binary. See `chosen` for macros of some configs only. Leave out macros that the entry
+	// point does not read: kernels with the same source and macros share one binary. The words mean:
+	//
+	//	EP_SPLIT                           1
+	//	EP_ROWS=rows                       the value of the parameter rows
+	//	EP_EPILOGUE=epilogue=scale|bias    1 with epilogue=scale, 2 with epilogue=bias, 0 with any other value
 	macros string
 
 	// State is the memory through which the ranks exchange tokens, the same for a dispatch and its combine. `states`
@@ -43,12 +46,13 @@ type Declaration struct {
 	State  State
 	states map[string]State
 
-	// places lists a word, or more, for configs of which other ranks write the output rows. The rows must then lie on
-	// the symmetric heap. See `chosen`.
+	// places says in which configs a rank writes rows directly to the outputs of other ranks: "" (in none), "always", or
+	// a condition such as "rows=home". The outputs must then lie on the symmetric heap.
 	places string
 
-	// values returns the default values that differ from the parameters' own. With nil, Kernel.Default is nil too.
-	// `split` returns the values for mode=split, and `starts` those of configs that every search measures. See `with`.
+	// `values` returns the values of the default config, and `split` the values for mode=split. `starts` returns a list
+	// of values for each config that every search measures. The lists have the form that `with` reads. They leave out
+	// parameters that keep their own default. Without `values`, Kernel.Default is nil.
 	values, split func(setting) string
 	starts        func(setting) []string
 
@@ -77,8 +81,8 @@ func completed(families ...[]Declaration) []Declaration {
 type State struct {
 	Name string
 
-	// extends names a smaller state, or "". The regions of the smaller state come first in this state, so that its
-	// dispatch can run here too.
+	// extends names a smaller state, or "". The regions of the smaller state come first in this state, so that a
+	// dispatch of the smaller state can run in this memory too.
 	extends string
 
 	// anyDType is true if consecutive calls may have different dtypes. A region whose size depends on the dtype must

@@ -103,7 +103,7 @@ func (e *emulator) compile(source string, defines []string) (string, error) {
 	return e.path(name), e.build(name, append(args, "-x", "c++", nativeFile("kernels/"+source), "-lgcc")...)
 }
 
-// build renames the compiler's output at the end: an interrupted build leaves no complete-looking file.
+// build renames the compiler's output at the end, so that an interrupted build leaves no file that looks complete.
 func (e *emulator) build(name string, args ...string) error {
 	tmp, err := os.CreateTemp(e.dir, name+".*")
 	if err != nil {

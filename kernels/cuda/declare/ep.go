@@ -69,7 +69,7 @@ func checkEP(m ep.Machine, p ep.Problem, c ep.Config) error {
 	return nil
 }
 
-// checkCounted checks the numbers of the ep and hosts kernels.
+// checkCounted checks the numeric parameters of the ep and hosts kernels.
 func checkCounted(c ep.Config) error {
 	leastChunk := 0
 	if _, combine := c.Values["rotate"]; combine {

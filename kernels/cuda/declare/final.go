@@ -81,8 +81,8 @@ func checkFinal(m ep.Machine, p ep.Problem, c ep.Config) error {
 // of further experts. On 4 H200, from 1,024 tokens on, no other division was more than 4 % faster.
 var dispatchRulesFinal = rules{{"", "wait_sms=5/8,threads=768"}}
 
-// homeFinal lists values with algo=home that are legal with any number of SMs and threads. In BF16 single warps of 768
-// threads spill registers on 4 and 8 ranks.
+// homeFinal lists values with algo=home that are legal with any number of SMs and threads. In BF16 with
+// team=1, blocks of 768 threads spill registers on 4 and 8 ranks.
 const homeFinal = "algo=home,wait_sms=0,threads=512"
 
 // dividedFinal and homesFinal give configs that every search measures: other divisions of the SMs, and algo=home.
@@ -98,8 +98,8 @@ var (
 	dispatchStartsFinal = slices.Concat(dividedFinal, inTiles(rules{{}}), inTiles(dividedFinal), rules{{"", homeFinal}}, homesFinal, inTiles(homesFinal))
 )
 
-// inTiles returns r for FP8 and with scales=tile. This halved the time if one rank received most rows, but took 2 to 5 %
-// more time if routing was even.
+// inTiles returns r for FP8 and with scales=tile. The value tile halved the time if one rank received most rows, but took
+// 2 to 5 % more time if routing was even.
 func inTiles(r rules) (out rules) {
 	for _, one := range r {
 		out = append(out, rule{"fp8 " + one.when, one.list + ",scales=tile"})

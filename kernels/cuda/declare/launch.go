@@ -70,8 +70,8 @@ func (f Declaration) launch(p ep.Problem, c ep.Config) Launch {
 	return l
 }
 
-// sharedBytes returns the dynamic shared memory of a block: marks, loads that wait, or bulk copies of three messages in
-// a dispatch and of eight rows in a combine.
+// sharedBytes returns the dynamic shared memory of a block: the marks of count=receiver, the ring of combine_final, or
+// the buffer of bulk copies. This buffer holds three messages in a dispatch and eight rows in a combine.
 func sharedBytes(p ep.Problem, c ep.Config) int {
 	direct, dedup := messagesEP(p)
 	switch {

@@ -174,8 +174,8 @@ func MayTakeCast(dispatch ep.Config) bool {
 }
 
 // formerly describes kernels of earlier builds that are now configs of one kernel. The arguments alternate: the
-// earlier name, then the values that make today's kernel do the same. Kernels that had own=registers spelled algo
-// partial.
+// earlier name, then the values that make today's kernel do the same. Earlier kernels with own=registers called
+// the parameter algo "partial".
 func formerly(namesAndValues ...string) map[string]kernels.Former {
 	out := map[string]kernels.Former{}
 	for pair := range slices.Chunk(namesAndValues, 2) {
@@ -188,5 +188,6 @@ func formerly(namesAndValues ...string) map[string]kernels.Former {
 	return out
 }
 
-// sumMacros lists the macros for what ranks send in a combine: sums in BF16 or f32, or single rows and sums in BF16.
+// sumMacros lists the macros that say what a rank sends in a combine. With own=registers it sends sums, in BF16 with
+// algo=dedup and otherwise in f32. With own=slot it sends single rows with algo=direct, and otherwise sums in BF16.
 const sumMacros = "own=registers?EP_PARTIAL=algo=dedup !own=registers?EP_DIRECT=algo=direct"

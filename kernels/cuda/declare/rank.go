@@ -24,7 +24,7 @@ func rankKernels() []Declaration {
 			Formerly: formerly("dispatch_rank_home", "rows=home"),
 		},
 		ties:   []tie{{"mode=split", "wait_sms=0"}, {"rows=home", "mode=fused"}, {"rows=staged", "mode=fused"}},
-		source: "rank/dispatch.cuh", entry: "dispatch_rank rows=home?_home rows=staged?_staged", State: rankState, places: "rows=home?always",
+		source: "rank/dispatch.cuh", entry: "dispatch_rank rows=home?_home rows=staged?_staged", State: rankState, places: "rows=home",
 		macros: "EP_UNIT_BYTES=unit EP_RAW=input=fp8 rows=home?EP_HOME rows=staged?EP_STAGED mode=split?EP_SPLIT",
 		values: dispatchRulesRank.list, split: slotRulesRank.split(splitEarly), starts: dispatchStartsRank.over(slotRulesRank),
 	}, {
@@ -44,7 +44,7 @@ func rankKernels() []Declaration {
 // splitEarly holds values for mode=split that let the sending kernel start while the kernel before it still runs.
 const splitEarly = "wait_sms=0,pdl=1"
 
-// divided returns rules with which, in a long call, the part `wait` of the SMs only receives.
+// divided returns rules with which, in a long call, a part of the SMs, such as wait=1/3, only receives.
 func divided(wait string) rules {
 	return rules{
 		{"", "threads=512"},

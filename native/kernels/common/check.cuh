@@ -152,9 +152,21 @@ EP_DEVICE bool ep_again_warp(EpSpin &spin, const EpArgs &a, EpWait w, uint64_t w
   return !__any_sync(EP_FULL_WARP, !spin.again(a, w, want, got));
 }
 
-/* Waits in a dispatch until the upper half of a word is `number`, and stores the lower half in *value. Returns false
- * if it gave up. */
-EP_DEVICE bool ep_wait_word(const EpArgs &a, const uint64_t *word, int32_t expert, int32_t source, uint32_t number, uint32_t *value) {
+/* Waits until the upper half of a word is `number`, and stores the lower half in *value. Returns false if it gave
+ * up. */
+EP_DEVICE bool ep_wait_word(const EpArgs &a, const uint64_t *word, EpWait what, uint32_t number, uint32_t *value) {
+  EpSpin spin;
+  for (;;) {
+    uint64_t v = ld_relaxed_sys(word);
+    *value = static_cast<uint32_t>(v);
+    if (v >> 32 == number) return true;
+    if (!spin.again(a, what, number, v >> 32)) return false;
+  }
+}
+
+/* Does the work of ep_wait_word in a dispatch. The two compile to different code, and each is used where it was
+ * measured. */
+EP_DEVICE bool ep_wait_count(const EpArgs &a, const uint64_t *word, int32_t expert, int32_t source, uint32_t number, uint32_t *value) {
   EpSpin spin;
   for (;;) {
     uint64_t v = ld_relaxed_sys(word);

@@ -26,17 +26,6 @@ EP_DEVICE bool lh_await_far_counts(const EpArgs &a, const LlCall &c) {
   return __syncthreads_or(!ok) == 0;
 }
 
-/* Does the work of ep_wait_word. The two compile to different code, and each is used where it was measured. */
-EP_DEVICE bool lh_await_count(const EpArgs &a, const uint64_t *word, EpWait what, uint32_t number, uint32_t *count) {
-  EpSpin spin;
-  for (;;) {
-    uint64_t v = ld_relaxed_sys(word);
-    *count = static_cast<uint32_t>(v);
-    if (v >> 32 == number) return true;
-    if (!spin.again(a, what, number, v >> 32)) return false;
-  }
-}
-
 static __device__ bool lh_await_counts(const EpArgs &a, const LlCall &c, LhArrived &s) {
   if (!lh_await_far_counts(a, c)) return false;
   bool ok = true;
@@ -44,8 +33,7 @@ static __device__ bool lh_await_counts(const EpArgs &a, const LlCall &c, LhArriv
     const uint32_t source = i / LH_AWAITED, word = i % LH_AWAITED;
     const int32_t expert = word < EP_LOCAL_EXPERTS ? static_cast<int32_t>(a.rank * EP_LOCAL_EXPERTS + word) : -1;
     uint32_t count = 0;
-    const EpWait what = {EP_PHASE_DISPATCH_WAIT, expert, static_cast<int32_t>(source)};
-    ok = ok && lh_await_count(a, ep_own_word(a, lh_counts(a, c.number, source)) + word, what, c.number, &count);
+    ok = ok && ep_wait_word(a, ep_own_word(a, lh_counts(a, c.number, source)) + word, {EP_PHASE_DISPATCH_WAIT, expert, static_cast<int32_t>(source)}, c.number, &count);
     *lh_arrived(s, source, word) = count;
   }
   if (__syncthreads_or(!ok)) return false;

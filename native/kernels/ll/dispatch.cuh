@@ -166,7 +166,7 @@ EP_DEVICE void ll_clear_headers(const EpArgs &a, const LlCall &c) {
 EP_DEVICE bool ll_wait_count(const EpArgs &a, const LlCall &c, int source, uint32_t word, uint32_t *count) {
   const uint64_t *p = ll_counts(a, a.rank, c.number, source) + word;
   int32_t expert = word < EP_LOCAL_EXPERTS ? static_cast<int32_t>(a.rank * EP_LOCAL_EXPERTS + word) : -1;
-  return ep_wait_word(a, p, expert, source, c.number, count);
+  return ep_wait_count(a, p, expert, source, c.number, count);
 }
 
 /* Reads all counts and computes the offsets, in every block: passing them on would take longer. Warps from `first`

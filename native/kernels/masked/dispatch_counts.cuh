@@ -136,7 +136,7 @@ EP_DEVICE void masked_index(const EpArgs &a, const EpCall &c, MaskedShared &s) {
     bool total = e == EP_LOCAL_EXPERTS;
     const uint64_t *p = total ? rank_count(a, a.rank, c.number, source) : masked_count(a, a.rank, c.number, source, e);
     int32_t expert = total ? -1 : static_cast<int32_t>(a.rank * EP_LOCAL_EXPERTS + e);
-    if (ep_alive(a, source) && !ep_wait_word(a, p, expert, source, c.number, &count)) s.failed = 1;
+    if (ep_alive(a, source) && !ep_wait_count(a, p, expert, source, c.number, &count)) s.failed = 1;
     *(total ? &s.messages[source] : &s.base[source][e]) = count;
   }
   __syncthreads();

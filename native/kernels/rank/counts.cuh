@@ -33,7 +33,7 @@ EP_DEVICE void rank_home_tell(const EpArgs &a, const EpCall &c, const uint32_t (
 EP_DEVICE uint32_t rank_home_wait_count(const EpArgs &a, const EpCall &c, RankHomeShared &s, int source, int rank) {
   if (!ep_alive(a, source)) return 0;
   uint32_t rows;
-  if (!ep_wait_word(a, rank_count_for(a, a.rank, c.number, source, rank), -1, source, c.number, &rows)) s.failed = 1;
+  if (!ep_wait_word(a, rank_count_for(a, a.rank, c.number, source, rank), {EP_PHASE_DISPATCH_WAIT, -1, source}, c.number, &rows)) s.failed = 1;
   return rows;
 }
 

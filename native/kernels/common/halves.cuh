@@ -1,5 +1,8 @@
 /* The entries of a kernel that may be launched in two halves. NAME_async sends, NAME_wait receives, and the kernel
- * NAME does both. All blocks of a grid must run at the same time. `run` calls its work with `arguments`. */
+ * NAME does both. All blocks of a grid must run at the same time.
+ *
+ * EP_HALVES_OF(name, run, arguments, send, receive): `run` gets a lambda as its second argument and calls it.
+ * `arguments` is the parameter list of this lambda, whose body is `send`, `receive` or both. */
 #pragma once
 
 #include "common/check.cuh"

@@ -144,7 +144,7 @@ EP_DEVICE uint32_t cas_relaxed_gpu(uint32_t *p, uint32_t want, uint32_t v) {
 EP_RED(red_add_relaxed_gpu, "red.add.relaxed.gpu.global", __ATOMIC_RELAXED)
 EP_RED(red_add_release_gpu, "red.add.release.gpu.global", __ATOMIC_RELEASE)
 
-/* Loads input that no thread writes during the kernel, so not a receive buffer. */
+/* Loads input that no thread writes during the kernel. A receive buffer is no such input. */
 EP_DEVICE uint4 ld_readonly(const uint4 *p) {
   uint4 v;
   EP_ASM(v = *p, "ld.global.nc.L1::no_allocate.v4.u32 {%0, %1, %2, %3}, [%4];"

@@ -144,8 +144,8 @@ EP_DEVICE void ep_sum_terms(float (&acc)[8], EpTerms mine, uint32_t count, uint3
   }
 }
 
-/* Returns the terms of message `slot` of a source, and stores its token. Lane k has the row of top-k position k,
- * if on this rank, and its weight. */
+/* Returns the terms of message `slot` of a source, and stores the message's token number in *token. Lane k has the
+ * row of top-k position k and its weight, or row -1 if that expert is on another rank. */
 EP_DEVICE EpTerms ep_message_terms(const EpArgs &a, uint32_t source, uint32_t slot, int32_t *token) {
   const uint64_t index = static_cast<uint64_t>(source) * a.max_tokens + slot;
   const uint8_t *message = ep_region(a, a.rank, EP_D_RECV) + recv_buf_layout(0, source, slot, a.max_tokens);

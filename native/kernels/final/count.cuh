@@ -11,7 +11,7 @@ static const bool FIN_TILES = EP_TOKEN_SCALES > 0 && EP_SCALES == 1;
 static const uint32_t FIN_COPIES = EP_DIRECT ? EP_TOPK : (EP_RANKS < EP_TOPK ? EP_RANKS : EP_TOPK);
 
 struct FinShared {
-  uint32_t running[FIN_COUNT_WARPS][EP_EXPERTS]; /* rows of this block for each expert before each warp's share */
+  uint32_t running[FIN_COUNT_WARPS][EP_EXPERTS]; /* by warp and expert: rows of the block before the warp's share */
   uint32_t base[EP_EXPERTS];  /* output row of this block's first token for each expert */
   uint32_t start[EP_EXPERTS]; /* first row of each expert's group; at first, this block's rows */
   uint32_t tokens[EP_RANKS];
@@ -65,8 +65,8 @@ EP_DEVICE void fin_count_before(const EpArgs &a, const EpCall &c, FinShared &s) 
 }
 
 /* Sends every rank the number of this rank's tokens. The word also permits the receiver to write this rank's
- * output: its release comes after the reads of earlier calls. It is sent early, so that its fence has ended before
- * the counts arrive. The last sending block calls it. */
+ * output: the word's release comes after this rank's reads of earlier calls. The word is sent early, so that the
+ * release has ended before the counts arrive. The last sending block calls it. */
 EP_DEVICE void fin_signal_tokens(const EpArgs &a, const EpCall &c) {
   if (threadIdx.x >= EP_RANKS) return;
   uint64_t *word = fin_counts(a, static_cast<int>(threadIdx.x), c.number, a.rank) + EP_EXPERTS;
@@ -167,8 +167,8 @@ EP_DEVICE void fin_wait_counts(const EpArgs &a, const EpCall &c, FinShared &s) {
   __syncthreads();
 }
 
-/* Finds the numbers of tokens and of rows, for a block that only receives. It waits for all counts, so that a
- * fault record names a missing count: its sender sends no tokens either. */
+/* Finds the numbers of tokens and of rows, for a block that only receives. A rank whose count is missing sends no
+ * tokens either. So it waits for all counts: then the fault record names the missing count. */
 EP_DEVICE void fin_wait_tokens(const EpArgs &a, const EpCall &c, FinShared &s) {
   for (uint32_t e = threadIdx.x; e <= EP_EXPERTS; e += blockDim.x) {
     uint32_t count[EP_RANKS];

@@ -6,8 +6,8 @@
 
 /* The kernels of common/align.cuh. Their words are in the table of hosts/transport.cuh. */
 
-/* Waits until all ranks have begun the batch, as ep_align. A rank may begin the next alignment while a signal is
- * still on its way, so signals add 1 to a word. */
+/* Waits until all ranks have begun the batch, as ep_align does. A rank may begin the next alignment while a signal
+ * is still on its way. So a signal adds 1 to the word, and no signal can overwrite a later one. */
 EP_ENTRY(32, 1) ep_align_hosts(const __grid_constant__ EpArgs a) {
   if (ep_gave_up(a)) return;
   EpControl *mine = a.control[0];

@@ -29,7 +29,8 @@ static __device__ bool lh_begin(const EpArgs &a, const LlCall &c) {
   const uint32_t before = ep_number_before(c.number);
   bool ok = true;
   for (int32_t rank = static_cast<int32_t>(threadIdx.x); rank < EP_RANKS; rank += static_cast<int32_t>(blockDim.x)) {
-    const uint64_t *now = ep_own_word(a, lh_started(a, c.number, rank)); /* a rank here began the previous call too */
+    /* A rank that has begun this call has begun the previous one too. */
+    const uint64_t *now = ep_own_word(a, lh_started(a, c.number, rank));
     ok = ok && ep_wait_for(a, lh_started(a, before, rank), {EP_PHASE_COMBINE_ASYNC, -1, rank}, before, [before, now](uint64_t v) {
            return ep_reached(static_cast<uint32_t>(v), before) || ep_reached(static_cast<uint32_t>(ld_relaxed_sys(now)), before);
          });

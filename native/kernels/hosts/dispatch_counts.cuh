@@ -1,8 +1,8 @@
-/* Dispatch over hosts. All blocks of a grid must run at the same time, and all ranks must launch with the same
- * parameters. Between two dispatches, all ranks must make a combine or a barrier.
+/* Dispatch over hosts ("nodes" in names). All blocks of a grid must run at the same time, and all ranks must launch
+ * with the same parameters. Between two dispatches, all ranks must make a combine or a barrier.
  *
- * Some blocks send tokens; the monitor blocks announce their number, perhaps before the tokens arrive. From the
- * arrival words the receiver sees when all tokens have arrived, in whatever order. */
+ * Some blocks send tokens. The monitor blocks announce the number of tokens, perhaps before the tokens arrive. From
+ * the arrival words the receiver sees when all tokens have arrived, in whatever order. */
 #include "hosts/layout.cuh"
 
 typedef EpTarget EpDestination;
@@ -93,7 +93,8 @@ static __device__ void ep_hosts_send(const EpArgs &a) {
   ep_span_stage(a, EP_STAGE_SENT);
 }
 
-/* Forwards message `slot` of host `node` to the ranks of this host that have its experts, with one warp. */
+/* Forwards a message that came from host `node`, with one warp: to the ranks of this rank's host that have any of
+ * the message's experts. `slot` is the message's number in EP_H_RELAY. */
 EP_DEVICE bool ep_forward_message(const EpArgs &a, int32_t node, uint32_t slot, uint32_t call) {
   const uint64_t at = static_cast<uint64_t>(node) * static_cast<uint64_t>(a.max_tokens) + slot;
   const int32_t source = ep_rail(a, node);
@@ -123,9 +124,9 @@ EP_DEVICE bool ep_forward_message(const EpArgs &a, int32_t node, uint32_t slot, 
   return true;
 }
 
-/* Forwards messages of other hosts, from the next host on. The first EP_RELAY_WARPS warps of every copying block
- * take chunks of EP_RELAY_CHUNK messages in turn. They wait for no other warp of this rank, so ranks cannot
- * deadlock. */
+/* Forwards messages from other hosts, beginning with the host after this one. The first EP_RELAY_WARPS warps of
+ * every copying block take chunks of EP_RELAY_CHUNK messages in turn. They wait for no other warp of this rank, so
+ * ranks cannot deadlock. */
 EP_DEVICE bool ep_forward(const EpArgs &a, uint32_t block, uint32_t blocks) {
   const uint32_t call = ep_round(a), warps = min(static_cast<uint32_t>(EP_RELAY_WARPS), warps_in_block());
   if (warp_id() >= warps) return true;

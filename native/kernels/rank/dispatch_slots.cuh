@@ -53,7 +53,7 @@ EP_DEVICE void rank_send(const EpArgs &a, const EpCall &c, const RankTile &t, ui
   }
 }
 
-/* Sends tokens [begin, end) of the tile from token `first`. The first unit is in registers (`next`), and each
+/* Sends tokens [begin, end) of the tile that begins at token `first`. The first unit is in registers (`next`), and each
  * later unit is loaded while the preceding one is sent. */
 EP_DEVICE void rank_send_tile(const EpArgs &a, const EpCall &c, const RankTile &t, const RankRun &run, uint32_t first, uint32_t begin, uint32_t end, RankUnit next) {
   uint32_t step = c.warps * run.share, job = run.turn + c.warp * run.share, jobs = (end - begin) * RANK_UNITS;

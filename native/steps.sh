@@ -1,4 +1,4 @@
-# Functions for the scripts that run on GPU hosts, which source this file (bash).
+# This file holds bash functions for the scripts that run on GPU hosts. These scripts source the file.
 #
 #   OUT    folder for the output of each step, NAME.txt; steps.sh creates it
 #   ONLY   regular expression; only steps whose names match it run

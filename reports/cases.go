@@ -51,12 +51,12 @@ type caseID struct {
 }
 
 // Cases groups results into cases, ordered by operation, dtype, shape, routing and token count. It leaves out cases
-// that have only winners of other searches.
+// without a search of their own, in which only winners of other searches were measured.
 func Cases(run *record.Run, results []record.Result) []*Case {
 	return slices.DeleteFunc(allCases(run, results), (*Case).isBetweenSearches)
 }
 
-// isBetweenSearches reports whether the case has only winners of other searches.
+// isBetweenSearches reports whether the case has no search, and only winners of other searches were measured.
 func (c *Case) isBetweenSearches() bool {
 	return c.Search == nil && !slices.ContainsFunc(c.Entries, func(e *Entry) bool {
 		return slices.ContainsFunc(e.Blocks, func(b *record.Result) bool {

@@ -154,7 +154,7 @@ func newPlacedLoadOver(p *Placement, hosts int) *PlacedLoad {
 	return l
 }
 
-// Token counts the selections of one token of the rank `source`. Token replaces each expert in ids
+// Token adds the selections of one token of the rank `source` to the load. In ids, Token replaces each expert
 // by the slot that serves the selection. The id -1 (no expert) stays.
 func (l *PlacedLoad) Token(source int, ids []int32) {
 	l.Tokens++

@@ -33,7 +33,7 @@ type param struct {
 type args struct {
 	v         []float64 // NaN if left out
 	first     param     // parameter of v[0]
-	statistic string    // if not "", v[0] is its target
+	statistic string    // statistic whose wanted value is v[0], or ""
 	file      string
 	digest    string // of the file
 }
@@ -45,7 +45,8 @@ func (a args) loadLaw(load func(s drawRequest, x float64) ([]float64, error)) lo
 }
 
 // Parse reads a routing as --routing spells it: name[:arg[:arg]][+modifier[:arg]].... The first
-// argument may be statistic=value: the expected loads then have this value. An error names the
+// argument may name a statistic of the loads, such as gini=0.25. Then the parameter is chosen so that the
+// expected loads have this value. An error names the
 // argument and its bounds, or the known name nearest to an unknown name.
 func Parse(spec string) (Distribution, error) {
 	if len(spec) > maxSpec {

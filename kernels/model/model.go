@@ -14,7 +14,8 @@ type Model struct {
 	Network Link
 }
 
-// New returns a model with the named links; "" is the first of its reach.
+// New returns a model with the links of these names. For the name "", it takes the first link between GPUs of one host,
+// or between hosts.
 func New(f *File, host, network string) (*Model, error) {
 	m := &Model{File: f, Design: "tuned"}
 	var err error

@@ -38,7 +38,8 @@ func TestMain(m *testing.M) {
 	os.Exit(withCompiledPython(m.Run))
 }
 
-// withCompiledPython lets the processes that run starts share compiled Python files in a folder outside the repository.
+// withCompiledPython calls `run`. The processes that `run` starts share compiled Python files, in a folder outside the
+// repository.
 // Python would otherwise compile the harness for each rank, which takes as long as the rank's other work.
 func withCompiledPython(run func() int) int {
 	dir, err := os.MkdirTemp("", "epbench-python")

@@ -50,7 +50,7 @@ const (
 	fewPoints           = 50   // see smallBatch and sharedSurrogate
 	maxInitial          = 48   // largest result of initialQuota
 	initialShare        = 0.4  // share of the budget for initial points
-	initialShareOfMany  = 0.34 // for a small search of several kernels
+	initialShareOfMany  = 0.34 // initialShare of a small search of several kernels
 	maxInitialPerKernel = 2
 	perKernelShare      = 0.25 // see initialPerKernel
 	competitiveGap      = 0.7  // see competitive
@@ -239,8 +239,8 @@ func (k *kernelModel) options(s *State, expected prior, least float64) []option 
 	return k.scoreFresh(s, k.surrogate, func(point int) []float64 { return k.coordinates(s.Space, point) })
 }
 
-// candidates returns the unmeasured points to predict. Of a large kernel it returns every n-th point, other points in
-// each batch, and the neighbours of the fastest points.
+// candidates returns the unmeasured points to predict. Of a large kernel it returns every n-th point and the
+// neighbours of the fastest points. In each batch, the n-th points start at another offset.
 func (k *kernelModel) candidates(s *State) []int {
 	fresh := func(points []int) []int {
 		return slices.DeleteFunc(points, func(i int) bool { return !s.Fresh(i) })

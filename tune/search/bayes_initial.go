@@ -86,8 +86,8 @@ func (b *bayesSearch) needsInitial(k *kernelModel) bool {
 	return n < min(b.initialPerKernel(), len(k.points))
 }
 
-// initialPerKernel returns two, or one if two would take more than perKernelShare of the budget. One point may be slow
-// by bad luck.
+// initialPerKernel returns two, because a single point of a fast kernel may be slow. It returns one if two would take
+// more than perKernelShare of the budget.
 func (b *bayesSearch) initialPerKernel() int {
 	if n := b.budget.Evaluations; n > 0 && float64(maxInitialPerKernel*len(b.kernels)) > perKernelShare*float64(n) {
 		return 1

@@ -16,7 +16,7 @@ import (
 	"github.com/epbench/epbench/tune/record"
 )
 
-// script is an evaluator that takes the seconds of a test. NaN means a failure.
+// script is an evaluator that returns times from the function `seconds`. NaN means a failure.
 type script struct {
 	seconds func(stage record.Stage, point, round int) float64
 	asked   []string // stage, points and rounds

@@ -84,7 +84,8 @@ const (
 	leastInTime     = 3 // finalists if no time is left
 )
 
-// finalists returns how many finalists a search wants: a share of the points, and more if more may be the fastest.
+// finalists returns how many finalists a search wants. `quota` is a share of the points. `more` counts the points
+// beyond `quota` that may be the fastest.
 func (s *State) finalists() (quota, more int) {
 	if s.rivals == 0 {
 		s.rivals = s.maybeFastest()

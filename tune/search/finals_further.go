@@ -15,7 +15,8 @@ const (
 )
 
 // furtherFinals measures more rounds of the fastest finalist and of those that may be faster, as long as there are any.
-// f holds the samples of the finals so far. `done` is the number of their rounds, and `most` is its bound.
+// f holds the samples of the finals so far. `done` is the number of rounds so far, and `most` bounds all rounds
+// of the finals.
 func (s *State) furtherFinals(ctx context.Context, p Protocol, f *State, stage record.Stage, done, most int) error {
 	samples := int(furtherSampleShare * float64(s.spent))
 	for ; done+finalStep <= most && f.spent < samples; done += finalStep {
@@ -60,8 +61,9 @@ func (s *State) maybeFaster(by float64) (out []int) {
 	return out
 }
 
-// maybeFasterThan compares two points round by round. The errors of adjustedPoints are too small for two or three
-// points, because the median over them, a round's effect, fits one of them exactly.
+// maybeFasterThan compares two points round by round. It does not use the errors of adjustedPoints, which
+// subtracts the median over the points of a round. Of two or three points, one nearly equals this median. So its error
+// seems too small.
 func (s *State) maybeFasterThan(best, rival int, by float64) bool {
 	ratio := stat.Ratio(s.inCommonRounds(rival, best))
 	return math.Log(ratio.Mid)+by < quantile95*ratio.StdErr()

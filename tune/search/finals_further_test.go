@@ -12,7 +12,8 @@ import (
 	"github.com/epbench/epbench/tune/stat"
 )
 
-// opposed varies the times by 10 %: points 1 and 3 are slow in odd rounds, all others in even rounds.
+// opposed varies the times of all points except point 0 by 10 %: odd points are slow in odd rounds, even points in even
+// rounds.
 func opposed(seconds func(record.Stage, int, int) float64) func(record.Stage, int, int) float64 {
 	return func(stage record.Stage, point, round int) float64 {
 		if point == 0 {

@@ -29,7 +29,7 @@ type Grid struct {
 	Axes   []Axis
 	Rules  []Rule // the first broken rule is reported
 
-	points []uint64 // numbers of the only configs; nil for all
+	points []uint64 // numbers of the configs (see encode); nil for all configs
 }
 
 const maxProduct = 20_000_000
@@ -167,7 +167,7 @@ func (s *Space) Config(i int) ep.Config {
 	return c
 }
 
-// kernel returns the number of the grid of point i, or the number of grids if no grid has it.
+// kernel returns the index of the grid that has point i, or len(s.parts) if no grid has it.
 func (s *Space) kernel(i int) int {
 	k := 0
 	for k < len(s.parts) && i >= s.parts[k].first+len(s.parts[k].points) {

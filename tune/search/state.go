@@ -60,7 +60,7 @@ type State struct {
 	effect  []float64     // [item] logarithm of the time; nil if outdated
 	rivals  int           // result of maybeFastest; 0 if outdated
 	spent   int           // number of samples
-	began   time.Duration // of the evaluator, before the first sample
+	began   time.Duration // eval.Spent() before the first sample
 	pace    pace
 }
 
@@ -209,8 +209,8 @@ const (
 // These constants say which samples reservedTime assumes.
 const (
 	reservedFinalists = 24 // largest number of points in the finals
-	reservedRounds    = 25 // rounds of a finalist of the quota; most points drop out early
-	reservedMore      = 10 // rounds of a further finalist
+	reservedRounds    = 25 // mean rounds of a finalist; most finalists drop out early
+	reservedMore      = 10 // mean rounds of a finalist beyond the quota, see finalists
 	reservedConfirm   = 50 // samples of the confirmation
 )
 
@@ -237,8 +237,9 @@ func (s *State) searchTime() time.Duration {
 	return s.budget.Time - s.reservedTime() - s.eval.Spent()
 }
 
-// sampleTime returns the mean time of a sample: in the A/A test or in this search, whichever is less. A search also
-// prepares its configs, and the default of the A/A test may be slow.
+// sampleTime returns the mean time of a sample, in the A/A test or in this search, whichever is less. Each may be too
+// long: the time of the search includes the preparation of configs, and the A/A test measures only the default, which
+// may be slow.
 func (s *State) sampleTime() time.Duration {
 	each := (s.eval.Spent() - s.began) / time.Duration(max(s.spent, 1))
 	if s.AARounds > 0 && s.began > 0 {

@@ -12,7 +12,7 @@ import (
 )
 
 // twoKernels returns a search that measured all points of kernel a, and the points `ofB` of kernel b. Only b
-// has pdl.
+// has the parameter pdl.
 func twoKernels(t *testing.T, seconds func(kernel string, blocks int) float64, ofB ...int) *bayesSearch {
 	t.Helper()
 	blocks := ints("blocks", 1, 2, 4, 8, 16)

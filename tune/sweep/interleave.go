@@ -130,7 +130,8 @@ func (a *activeSide) prepare(ctx context.Context) {
 	}
 }
 
-// runRound makes an unrecorded call, in which the GPU switches from another process. Then it runs each config once.
+// runRound runs each config once. Before, it makes a call that it does not record: during this call, the GPU switches
+// from another process to this one.
 func (a *activeSide) runRound(ctx context.Context) {
 	if a.lost != nil || ctx.Err() != nil {
 		return

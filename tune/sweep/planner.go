@@ -170,7 +170,8 @@ func (pl *planner) boundedMachine() ep.Machine {
 	return m
 }
 
-// pairs joins each dispatch with each combine if a pair kernel accepts both. `first` holds each kernel's first pairs.
+// pairs joins each dispatch with each combine if a pair kernel accepts both. `first` holds the first
+// pair of each kernel, and the overlapped form of this pair if the kernel has one.
 func (pl *planner) pairs(p ep.Problem, dispatch, combine []ep.Config) (all, first []ep.Config) {
 	p.Op = ep.Pair
 	for _, k := range kernels.For(pl.kernels, p) {
@@ -236,8 +237,8 @@ func (pl *planner) analytic(p ep.Problem) (c ep.Config, ok bool) {
 	return c, ok && k.Check(pl.machine, p, c) == nil
 }
 
-// announce tells a compiling backend which configs the sweep may need. It announces the configs of all searches at
-// once: if each search announced its own, short sweeps would wait long.
+// announce tells a compiling backend which configs the sweep may need. It announces the configs of all searches before
+// the first one, so that the backend compiles them in parallel.
 func (s *sweeper) announce() error {
 	b, ok := s.harness.backend.(kernels.Precompiler)
 	if !ok {

@@ -54,8 +54,8 @@ func TestRowsEndWhereConfigsDo(t *testing.T) {
 	}
 }
 
-// TestNoisyRoutingBlocksTheRow: the config may be slow under the noisy routing, so there is no row for all
-// routings.
+// TestNoisyRoutingBlocksTheRow: at 16 tokens, the config may be slow under the noisy routing. So no row with
+// AllRoutings contains 16 tokens.
 func TestNoisyRoutingBlocksTheRow(t *testing.T) {
 	rng := rand.New(rand.NewPCG(1, 1))
 	b := exact(shares{16: {"uniform": {32: 0.5}, "zipf:1.5": {32: 3}}, 64: {"uniform": {32: 0.5}, "zipf:1.5": {32: 3}}})

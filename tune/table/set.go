@@ -253,7 +253,7 @@ func (s *Set) accepted() []indexedRow {
 			continue
 		}
 		r.similar, r.earlier = src.similar, !certified
-		// A row that was verified again has a new build, but its config may still have old names.
+		// A row may be certified for this build although its config still has the names of an earlier build.
 		if s.host.Current != nil {
 			r.config = s.host.Current(r.config)
 		}

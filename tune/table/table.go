@@ -128,7 +128,8 @@ type Evidence struct {
 	// Legal is the number of legal configs in the search space. 0 means unknown.
 	Legal int `json:"legal,omitempty"`
 
-	// Between is the part of Tokens that was not searched. There, configs were only compared. The order is rising.
+	// Between lists the token counts of Tokens without a search. At these, only the default and winners of other
+	// token counts were measured. The order is rising.
 	Between []int `json:"between,omitempty"`
 
 	// TimedAt is the token count at which times and gain were measured. If TimedAt is 0, the method At may know the

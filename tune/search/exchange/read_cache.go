@@ -9,7 +9,7 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 )
 
-// outsideSpace is Kernel Tuner's time of a config outside the space.
+// outsideSpace stands in place of a time in Kernel Tuner's entry for a config outside the space.
 const outsideSpace = "InvalidConfig"
 
 // cached reads one entry of "cache". Times are milliseconds.

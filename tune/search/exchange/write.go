@@ -104,8 +104,8 @@ func (s *Space) WriteT1(w io.Writer, kernel string) error {
 
 var failures = map[string]string{"compile": "CompilationFailedConfig", "constraints": outsideSpace}
 
-// WriteCache writes a space as a cache file of Kernel Tuner. It writes combinations that were not measured as invalid,
-// and refuses more than mostCached combinations.
+// WriteCache writes a space as a cache file of Kernel Tuner. Combinations that were not measured get the time
+// outsideSpace. WriteCache refuses more than mostCached combinations.
 func (s *Space) WriteCache(w io.Writer, device, kernel string) error {
 	names, valuesOf := s.names()
 	product := 1

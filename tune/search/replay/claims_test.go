@@ -27,7 +27,8 @@ func TestClaimsOverSessions(t *testing.T) {
 	}
 }
 
-// TestClaimsOfOneSession checks the same limits where the noise is equal in all sessions.
+// TestClaimsOfOneSession: with one session, the limits of TestClaimsOverSessions hold only in scenarios without
+// BetweenSessions.
 func TestClaimsOfOneSession(t *testing.T) {
 	simulates(t)
 	for _, c := range Scenarios() {

@@ -42,8 +42,8 @@ type sessionGains struct {
 	confirm  stat.Part   // in the search's own session
 }
 
-// StabilityOf compares the gains of a config between sessions. It compares three sessions with the next three, or all
-// with the confirmation.
+// StabilityOf compares the gains of a config between sessions. Of a config with six or more sessions, it
+// compares three with the next three. Of other configs, it compares all sessions with the confirmation.
 func StabilityOf(results []record.Result) Stability {
 	var out Stability
 	var timeSquares, gainSquares []float64

@@ -30,7 +30,7 @@ func study(t *testing.T, s Study, draw func(int) *Model) Report {
 
 func synthetic(i int) *Model { return Synthetic(SyntheticNoise(0.02), uint64(i)) }
 
-// simulates skips a slow simulation in short runs and under the race detector.
+// simulates skips a slow simulation in short runs.
 func simulates(t *testing.T) {
 	t.Helper()
 	if testing.Short() {

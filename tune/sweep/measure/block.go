@@ -110,7 +110,8 @@ func (r *Runner) run(ctx context.Context, c ep.Config, spec kernels.RunSpec) (ke
 	return got, err
 }
 
-// stagesOf returns the stage times of a layer's config, which a worker measures in its first run.
+// stagesOf returns the stage times of a layer's config. A worker measures them only in the first run of the config.
+// Then `now` holds them, and stagesOf keeps them for later runs.
 func (r *Runner) stagesOf(c ep.Config, now []ep.StageTime) []ep.StageTime {
 	if len(now) > 0 {
 		if r.stages == nil {
@@ -132,7 +133,7 @@ func sampleSeconds(got kernels.Rounds) (seconds float64) {
 	return seconds
 }
 
-// Warm runs the default once without recording it. In this run, the GPU switches from another process.
+// Warm runs the default once and does not record the time, which includes the GPU's switch from another process.
 func (r *Runner) Warm(ctx context.Context) {
 	if r.session != nil && r.ready[r.Default] {
 		_, _ = r.run(ctx, r.Config(r.Default), kernels.RunSpec{Rounds: 1, Fold: max(r.fold, 1)})
@@ -172,8 +173,8 @@ func (r *Runner) chooseFold(ctx context.Context) error {
 	return nil
 }
 
-// rounds times every line once in each round. Every second round reverses the order, so that each of two lines runs
-// first equally often.
+// rounds measures the config of every line once in each round. Every second round takes the order of the round before
+// in reverse. So of any two configs, each runs before the other equally often.
 func (r *Runner) rounds(ctx context.Context, live []int, lines []record.Result, rounds int, rng *rand.Rand) error {
 	var order []int
 	for k := range rounds {
@@ -231,7 +232,8 @@ func (r *Runner) runAll(ctx context.Context, left []*record.Result, keep func(*r
 	return nil
 }
 
-// runRound runs the first lines that share a session. An error belongs to the line after the returned rounds.
+// runRound measures as many of the first lines as share a session, and returns one round a line. If there is an error,
+// the first line without a round caused it.
 func (r *Runner) runRound(ctx context.Context, lines []*record.Result) ([]kernels.Rounds, error) {
 	defer stopwatch(&r.Wall.Measuring)()
 	lines = r.sameSession(lines)

@@ -17,13 +17,13 @@ def param(name, doc, values, default=None, unit="", binding="launch", cost=0):
             "binding": binding, "class": "speed", "cost": cost}
 
 
-# Other values are refused, because a round always makes calls in a row.
+# Each kernel has this rule. It refuses every mode but graph, because a round of the harness replays a graph of calls.
 MODE = ('problem.mode == "graph"', "mode: workers of the harness measure only graph; leave --mode out")
 
 
 def kernel(library, name, op, doc, params=(), rules=(), accepts=(), layout="", sum="", inside=()):
     """Declares a kernel. rules are pairs (expression, reason). layout is expert, expert:128, masked, rank or
-    rank:packed, or a tuple of names that differ after the colon."""
+    rank:packed, or a tuple of several that have the same word before the colon."""
     if op == "layer":
         layout, sum = "expert", ""
     layouts = list(layout) if isinstance(layout, tuple) else [layout]
@@ -35,7 +35,8 @@ def kernel(library, name, op, doc, params=(), rules=(), accepts=(), layout="", s
 
 
 def installed_version(module, version):
-    """Returns the version of a module's package, with its name if that differs: "1 (sgl-deep-ep 0.1.0)"."""
+    """Returns the version of a module. If the name of the module's package differs from the module's, returns `version`
+    with this name and the package's version: "1 (sgl-deep-ep 0.1.0)"."""
     import importlib.metadata  # here, because it takes longer than all other imports together
 
     for package in importlib.metadata.packages_distributions().get(module, []):

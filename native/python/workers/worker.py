@@ -9,7 +9,8 @@ worker.py LIBRARY [MODE], one of:
     flashinfer              the one-sided all-to-all of FlashInfer
     flashinfer_push         a layer of FlashInfer for SM90, in BF16
     deepgemm                a layer of DeepGEMM for SM90, in FP8
-    epcomm PACK [MODE [ROUTING]]  epcomm with a file of epbench pack; MODE is chunks or plain
+    epcomm PACK [MODE [ROUTING [PRECISION]]]  epcomm with a file of epbench pack; MODE is chunks or plain,
+                            PRECISION full or reduced
 """
 
 import importlib

@@ -7,7 +7,8 @@ In mode chunks, a second stream dispatches the next chunk of a layer and combine
 flight.
 
 In mode plain the experts weight their rows, as behind DeepEP V2, and the calls get weights of 1. So combine computes a
-plain sum. routing is the routing class that the calls name, such as even.
+plain sum. routing is the routing class that the calls name, such as even. precision is full or reduced; with reduced,
+combine may add on the sending rank, as DeepEP V2 does by default.
 """
 
 import contextlib
@@ -26,18 +27,18 @@ class Library(GPULibrary):
     name = "epcomm"
     written = ("y",)
 
-    def __init__(self, pack, mode="", routing="default"):
+    def __init__(self, pack, mode="", routing="default", precision="full"):
         if mode not in ("", "chunks", "plain"):
             raise ValueError("mode: %r is unknown, use chunks or plain" % mode)
         self.pack, self.in_flight, self.layers = pack, IN_FLIGHT if mode == "chunks" else 1, Layers()
-        self.plain, self.routing = mode == "plain", routing
+        self.plain, self.routing, self.precision = mode == "plain", routing, precision
 
     def start(self, ranks):
         super().start(ranks)
         import epcomm
 
         self.layouts = epcomm.comm.LAYOUTS
-        self.ep = epcomm.EP(pack=self.pack, device=self.device, in_flight=self.in_flight)
+        self.ep = epcomm.EP(pack=self.pack, device=self.device, in_flight=self.in_flight, precision=self.precision)
         self.version = epcomm.__version__ if hasattr(epcomm, "__version__") else "1"
 
     def kernels(self):

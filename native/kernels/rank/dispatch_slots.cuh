@@ -132,9 +132,9 @@ struct RankPart {
   uint32_t scale[RANK_STEP], head[RANK_HEAD_LANE];
 };
 
-/* Returns whether a message belongs to this warp, which polled it before it knew the source's count. It must
- * exist, and the source must send at most one message from each block, so that turn i is place i. Otherwise
- * another warp may empty the slot. */
+/* Returns whether a message belongs to this warp, which polled it before it knew the source's count. The message
+ * must exist, and its turn (position in the order of sending) must equal its place: the source sends at most one
+ * message from each block. Otherwise another warp may empty the slot. */
 EP_DEVICE bool rank_early_is_ours(const EpCall &c, const RankPart &p, uint32_t rows) { return p.place < rows && rows <= c.senders; }
 
 /* Polls the unit, and with the first unit the head, until all has arrived. With `early` it also polls the source's

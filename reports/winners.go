@@ -67,7 +67,7 @@ func Measured(run *record.Run) Table {
 	t := decisionTable(run, everySearch(run), columns)
 	t.Name, t.Title = "bench", title
 	if against {
-		t.Note("against: the config that replaces the default; in the column config, default means this config")
+		t.Note("against: the config to which the others were compared, in place of the default; in the column config, the word default means this config")
 		for _, line := range GatherReasons(run.Searches, func(s *record.Search) string { return s.Reference }) {
 			t.Note("--over: " + line)
 		}

@@ -57,7 +57,7 @@ func writeMegatron(in Input) (Output, error) {
 		return Output{}, err
 	}
 	return Output{fmt.Appendf(nil, "--moe-deepep-num-sms %d\n", best.dispatch.Int("sms")),
-		append(notes, "Megatron-LM takes only the number of SMs; the losses above hold for the chunk sizes that are best with this number",
+		append(notes, "Megatron-LM takes the number of SMs, but no chunk sizes; the losses above are right only for the chunk sizes that are best with this number of SMs",
 			"sources newer than megatron-core 0.16 call this flag --moe-flex-dispatcher-num-sms")}, nil
 }
 

@@ -125,7 +125,7 @@ func reducesPrecision(k kernels.Kernel, dflt ep.Config) search.Rule {
 		if k.Changes(kernels.Precision, dflt, c) != "" {
 			return ""
 		}
-		return "full precision: searched apart"
+		return "full precision: another search has these configs"
 	}
 }
 

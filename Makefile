@@ -35,9 +35,9 @@ CONCURRENT = $(sort $(filter-out kernels/cuda/declare/,$(dir $(shell grep -rlE '
 race-build: ## compile the packages of race; their tests are compiled by race
 	$(GO) build -race $(addprefix ./,$(CONCURRENT))
 
-# SEQUENTIAL matches tests of these packages that the detector makes ten times as slow, and that have nothing for it:
-# they read files in one goroutine, or simulate a sweep as tune/sweep's other tests do. test-all runs them.
-SEQUENTIAL = ^(TestRecordingBombs|TestSchemasFitRecordings|TestLogBounds|TestBudgetIsHeld)$$
+# SEQUENTIAL matches tests of these packages that the detector makes ten times as slow. They read files in one
+# goroutine, so the detector can find nothing. test and test-all run them.
+SEQUENTIAL = ^(TestRecordingBombs|TestSchemasFitRecordings|TestLogBounds)$$
 race: ## the tests of the concurrent packages under the race detector (lint has vetted them)
 	$(GO) test -race -short -vet=off -timeout $(PATIENCE) -skip '$(SEQUENTIAL)' $(addprefix ./,$(CONCURRENT))
 

@@ -39,8 +39,8 @@ func TestSearchSummaries(t *testing.T) {
 	}{
 		{"hub.py", []string{"hub-2026-11-27-losses.csv", "hub-2026-11-27-scores.csv"}, []string{"summary", "-o", "hub-2026-11-27"},
 			[]string{"hub-2026-11-27-spaces.csv", "hub-2026-11-27-budgets.csv", "hub-2026-11-27-time.csv"}},
-		{"priors.py", []string{"priors-2026-11-26.csv"}, []string{"summary", "priors-2026-11-26.csv", "-o", "priors-2026-11-26-summary.csv"},
-			[]string{"priors-2026-11-26-summary.csv"}},
+		{"priors.py", []string{"priors-2026-11-27.csv"}, []string{"summary", "priors-2026-11-27.csv", "-o", "priors-2026-11-27-summary.csv"},
+			[]string{"priors-2026-11-27-summary.csv"}},
 	} {
 		dir := t.TempDir()
 		for _, name := range c.copied {

@@ -143,12 +143,12 @@ func pick(all []Finalist, point int) (out Finalist) {
 func (s *State) confirm(ctx context.Context, stage record.Stage, points, neighbours []int, rule StopRule) ([]Finalist, error) {
 	f := NewState(s.Space, s.eval, Budget{}, s.Default, points, s.Rand)
 	defer func() { s.spent += f.spent }()
-	n := min(rule.MinRounds, rule.MaxRounds)
-	if points[0] == s.Default {
-		n = rule.MaxRounds
+	n, each := min(rule.MinRounds, rule.MaxRounds), 1+len(points)+len(neighbours)/2
+	if points[0] == s.Default { // its gain is 1 in every round, so no interval ends the confirmation early
+		n = max(n, min(rule.MaxRounds, s.samplesInTime(s)/each))
 	}
 	var out []Finalist
-	for done := 0; n > 0; n = min(rule.MaxRounds-done, s.samplesInTime(f)/(1+len(points)+len(neighbours)/2)) {
+	for done := 0; n > 0; n = min(rule.MaxRounds-done, s.samplesInTime(f)/each) {
 		if err := f.measureCrowded(ctx, stage, points, neighbours, n); err != nil {
 			return nil, err
 		}

@@ -135,11 +135,15 @@ func TestMaybeFasterErrs(t *testing.T) {
 			if !s.maybeFasterThan(2, 1, by) {
 				given++
 			}
+			rivals := s.maybeFaster(by)
+			for point := range points {
+				if want := point == rivals[0] || s.maybeFasterThan(rivals[0], point, by); slices.Contains(rivals, point) != want {
+					t.Fatalf("%d points: the rivals of %d are %v; whether they hold %d must be %t", points, rivals[0], rivals, point, want)
+				}
+			}
 		}
 		if share := float64(given) / finals; share < 0.03 || share > 0.06 {
 			t.Errorf("%d points: a rival is given up in %.3f of the finals", points, share)
-		} else {
-			t.Logf("%d points: %.3f", points, share)
 		}
 	}
 }

@@ -206,6 +206,10 @@ func TestConfirmationInTime(t *testing.T) {
 		if err != nil || win.Rounds != want {
 			t.Errorf("%d s left: %d rounds, %v, want %d", left, win.Rounds, err, want)
 		}
+		s.budget.Time = e.Spent() + time.Duration(left)*time.Second
+		if dflt, err := s.confirm(context.Background(), "z", []int{s.Default}, nil, StopRule{MinRounds: atLeast, MaxRounds: 80, Band: 0.01}); err != nil || dflt[0].Rounds != want {
+			t.Errorf("%d s left: the default has %d rounds, %v, want %d", left, dflt[0].Rounds, err, want)
+		}
 	}
 }
 

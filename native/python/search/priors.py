@@ -1,7 +1,7 @@
 """Measures how much the priors of epbench's surrogate help, also on spaces that were not used to choose them.
 
-    python3 native/python/search/priors.py measure testdata/truth/h100x2-whole -o testdata/archive/priors-2026-11-26.csv
-    python3 native/python/search/priors.py summary testdata/archive/priors-2026-11-26.csv -o testdata/archive/priors-2026-11-26-summary.csv
+    python3 native/python/search/priors.py measure testdata/truth/h100x2-whole -o testdata/archive/priors-2026-11-27.csv
+    python3 native/python/search/priors.py summary testdata/archive/priors-2026-11-27.csv -o testdata/archive/priors-2026-11-27-summary.csv
 
 `measure` searches every space with `bayes` under several settings of its priors, and writes the mean loss of each
 space, setting and budget. The "usual priors" were chosen on these spaces. "leave one space out" takes, for each

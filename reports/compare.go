@@ -46,7 +46,7 @@ type Comparison struct {
 	same bool // same measurements
 }
 
-// What says which entries of a case are compared.
+// A What says which entries of a case are compared.
 type What string
 
 const (

@@ -65,8 +65,8 @@ type workTree struct {
 	prepared map[string]bool
 }
 
-// copyTree copies the files that git does not ignore to `dir`, and links the CUDA downloads. Equal files keep their
-// time, so that make does not build them again.
+// copyTree copies the files that git does not ignore to `dir`, and links the CUDA downloads. Files that
+// have not changed keep their modification time, so that make does not build them again.
 func copyTree(ctx context.Context, dir string) (workTree, error) {
 	dir, err := filepath.Abs(dir)
 	if err != nil {
@@ -228,7 +228,7 @@ const (
 	wrong    verdict = "NO FAULT" // cannot be put in, or does not compile
 )
 
-// judge runs the test of a fault. The error is the reason for the verdict wrong.
+// judge runs the test of a fault. The error is the reason for the verdict `wrong`.
 func (w workTree) judge(f Fault, test Test) (verdict, error) {
 	right, err := f.put(filepath.Join(w.dir, "tree"))
 	if err != nil {

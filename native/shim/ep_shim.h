@@ -63,7 +63,7 @@ typedef struct EpBatch {
   int32_t count;
   int32_t rounds;
   int32_t window;     /* rounds queued before the call waits */
-  int32_t bad_rank;   /* of the error in text */
+  int32_t bad_rank;   /* rank of the error in `text` */
   int32_t stop;       /* another thread sets 1: no further window begins */
   uint64_t row_bytes; /* of one rank in one round */
   uint8_t *rows;      /* [ranks, rounds, row_bytes] */

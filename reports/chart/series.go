@@ -159,7 +159,7 @@ type group struct {
 	work string // timed steps; "" if all libraries agree
 }
 
-// groupOf keeps those fields of a problem whose difference puts two problems into two pictures.
+// groupOf returns a problem's group: the problem with only those fields that must be equal in one picture.
 func groupOf(p ep.Problem, work string) group {
 	if work != "" {
 		p.Layout = ""

@@ -13,7 +13,7 @@ struct RankHomeShared {
 };
 
 /* Tells every rank that this rank has begun the call, if each source has its own segment of the output. It uses
- * the word for this rank's rows to itself, whose count no other rank needs then. */
+ * the word for the number of rows that this rank sends to itself: in this case no other rank needs that number. */
 EP_DEVICE void rank_home_begin(const EpArgs &a, const EpCall &c) {
   if (EP_PACKED || c.block != 0 || threadIdx.x >= EP_RANKS || threadIdx.x == static_cast<uint32_t>(a.rank)) return;
   int to = static_cast<int>(threadIdx.x);

@@ -132,9 +132,9 @@ struct RankPart {
   uint32_t scale[RANK_STEP], head[RANK_HEAD_LANE];
 };
 
-/* Returns whether a message belongs to this warp, which polled it before it knew the source's count. The message
- * must exist, and its turn (position in the order of sending) must equal its place: the source sends at most one
- * message from each block. Otherwise another warp may empty the slot. */
+/* Returns whether a message belongs to this warp, which polled it before it knew the source's count (`rows`). The
+ * message must exist, and each block of the source must send at most one message: then the message's turn (position in
+ * the order of sending) equals its place. Otherwise another warp may empty the slot. */
 EP_DEVICE bool rank_early_is_ours(const EpCall &c, const RankPart &p, uint32_t rows) { return p.place < rows && rows <= c.senders; }
 
 /* Polls the unit, and with the first unit the head, until all has arrived. With `early` it also polls the source's
@@ -198,8 +198,8 @@ EP_DEVICE RankPart rank_part(const EpArgs &a, uint32_t job) {
   return p;
 }
 
-/* Receives. A warp polls its first unit while the counts are under way, if its place is below this rank's number
- * of tokens. Warp 0 waits for the counts instead. */
+/* Receives. A warp polls its first unit while the counts are under way, if the place of the unit's message is below
+ * this rank's number of tokens. Warp 0 waits for the counts instead. */
 EP_DEVICE void rank_dispatch_wait(const EpArgs &a, const EpCall &c, RankShared &s) {
   uint32_t job = rank_receiver(c), most = 0;
   RankPart p = rank_part(a, job);

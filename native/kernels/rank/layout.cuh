@@ -8,7 +8,8 @@
  *
  * Calls need no barrier between them: a dispatch ends only when the counts of every rank have arrived, and a rank
  * sends its counts only after all its earlier calls have ended. So no rank is more than one call ahead, and two sets
- * of messages and counts are enough. Combine waits for RANK_STARTED.
+ * of messages and counts are enough. A combine first waits until every rank has begun the previous combine
+ * (RANK_STARTED).
  *
  * dispatch_rank_home waits for all ranks before it stores rows in their outputs: a rank that has begun a call no
  * longer needs the output of the call before. Its messages are only the scales and the head of a row. */

@@ -11,7 +11,7 @@ class PlatformWheel(bdist_wheel):
 
 class Binary(Distribution):
     def has_ext_modules(self):
-        return True  # make builds them
+        return True  # make builds the libraries
 
 
 setup(distclass=Binary, cmdclass={"bdist_wheel": PlatformWheel})

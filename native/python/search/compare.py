@@ -48,7 +48,7 @@ class Space:
         self._places()
 
     def _fit(self):
-        """Fits log(time) = effect of the config + effect of the round by medians, as Polish of tune/stat does."""
+        """Fits log(time) = effect of the config + effect of the round by medians, as function Polish of tune/stat."""
         item, turn, log = [], [], []
         for i, p in enumerate(self.points):
             for stretch in p["rounds"]:

@@ -194,7 +194,7 @@ def time_of(scores):
 
 
 def spaces_of(scores):
-    """Returns one row for each space: its size, auto's score and place."""
+    """Returns one row for each space: its size, and the score and place of the strategy "auto"."""
     out = []
     for space in dict.fromkeys(r["space"] for r in scores):
         rows = sorted((r for r in scores if r["space"] == space), key=lambda r: -float(r["score"]))

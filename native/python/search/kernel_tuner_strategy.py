@@ -23,7 +23,7 @@ import signal
 import socket
 import sys
 
-# Most configs in one line to epbench, which measures them in the same rounds.
+# Largest number of configs in one line to epbench, which measures them in the same rounds.
 CONFIGS_PER_ASK = 8
 # Seconds of processor time; some strategies never end when few configs are left.
 LONGEST_SEARCH = 40

@@ -7,8 +7,8 @@ deepep-own:by=BY`, where BY is shim, json or map. FILE holds the text that `epbe
 wrote that export.
 
 The first table has a row for each dispatch and each combine, with medians over several workers. `sweep` is the time
-of the sweep's winner in the sweep, `its config now` the time of the same config in the rounds of the export. `off` is
-how much slower the export is than `sweep`, and `loss` how much slower it is than `its config now`.
+of the sweep's winner in the sweep. `its config now` is the time of the same config in the rounds of the export. `off`
+says how much slower the export is than `sweep`. `loss` says how much slower it is than `its config now`.
 
 The second table has the sums of dispatch and combine, for exports with a FILE. `says` is the sum for the sweep's
 winners plus the loss that the export states. `off` is how much longer the export takes than `says`.

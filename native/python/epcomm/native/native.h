@@ -115,7 +115,7 @@ struct Behind {
 /* Orders the calls of all Buffers that one thread has made for one GPU, because they share memory and SMs. */
 struct Lane {
   Driver driver;
-  int32_t recorded; /* number of next calls that record an event */
+  int32_t recorded; /* how many of the next calls record an event */
   void *context;    /* of the emulated driver; null on a GPU */
   std::mutex order;
   Behind behind[2]; /* eager, captured */

@@ -90,7 +90,7 @@ static void wait_counts(Link &l) {
 struct Rows {
   bool direct;
   int64_t rows;
-  /* Offsets in rest. ids, cut: experts and weights in the caller's form. */
+  /* Offsets in `rest`. `ids` and `cut` are those of experts and weights in the caller's form. */
   int64_t weights, sources, scales, ids, cut;
   Owned out, rest;
 

@@ -55,7 +55,8 @@ const Normal *find(const Calls *c, int64_t hidden, int64_t experts, int64_t topk
   return nullptr;
 }
 
-/* Calls f(stream) without Python's global lock. If f throws, it returns false, and raises except for MISREAD. */
+/* Calls f(stream) without Python's global lock. If f throws, it returns false, and raises a Python exception
+ * unless the status is MISREAD. */
 template <class F>
 bool called(const Link &l, PyObject *link, int32_t device, F f) {
   std::string text;

@@ -75,7 +75,8 @@ Turn::Turn(Link &l, int64_t handle, int64_t key) : stream(reinterpret_cast<void 
   Behind &b = lane.behind[capture != 0];
   if (!b.any || b.stream == stream || b.capture != capture) return;
   lane.recorded = RECORDED;
-  /* A stream cannot wait for another capture's event. A new capture on that stream waits for the work before it. */
+  /* If the previous call recorded no event, one is recorded now. But if that call's stream is in another capture now,
+   * this stream could not wait for the event. Such a capture itself waits for the work before it. */
   if (!b.recorded && capture_of(lane.driver, b.stream) != capture) return;
   if (!b.recorded) lane.driver.event_record(b.event, b.stream);
   lane.driver.stream_wait(stream, b.event, 0);

@@ -27,8 +27,8 @@ Size = collections.namedtuple("Size", "kind m n k dtype groups")
 # The dispatch or the combine of a call. phases are send and receive, or None if one kernel does both.
 Part = collections.namedtuple("Part", "whole phases")
 
-# Inputs of rounds with a product. steps are those of Library.timed, parts the call's Parts in order. taken: SMs of a
-# call, 0 if unknown.
+# Inputs of rounds with a product. `steps` are those of Library.timed. `parts` are the call's Parts in order. `taken` is
+# the number of SMs of a call, 0 if unknown.
 Plan = collections.namedtuple("Plan", "name steps parts beside taken")
 
 

@@ -35,8 +35,8 @@ def kernel(library, name, op, doc, params=(), rules=(), accepts=(), layout="", s
 
 
 def installed_version(module, version):
-    """Returns the version of a module. If the name of the module's package differs from the module's, returns `version`
-    with this name and the package's version: "1 (sgl-deep-ep 0.1.0)"."""
+    """Returns the version of a module. If the module's package has another name, returns `version` with the
+    package's name and version: "1 (sgl-deep-ep 0.1.0)"."""
     import importlib.metadata  # here, because it takes longer than all other imports together
 
     for package in importlib.metadata.packages_distributions().get(module, []):

@@ -93,7 +93,7 @@ class LtProduct(TorchProduct):
 
     @contextlib.contextmanager
     def planned(self, taken):
-        """Inside a block `with planned(taken):` launches are planned for the SMs beside calls of `taken` SMs."""
+        """Inside a block `with planned(taken):` launches are planned for the SMs that remain if calls take `taken`."""
         self.sms_left = taken and self.multiprocessors - taken
         try:
             yield

@@ -79,8 +79,8 @@ class TorchProduct:
 
     @contextlib.contextmanager
     def planned(self, taken):
-        """Inside a block `with planned(taken):` PyTorch chooses kernels for the SMs beside calls of `taken` SMs, if
-        it can."""
+        """Inside a block `with planned(taken):` PyTorch chooses kernels for the SMs that remain if calls take
+        `taken`. Some versions of PyTorch cannot choose."""
         if not taken or self.size.kind == "copy" or not self.plans_for_fewer:
             yield
             return

@@ -101,7 +101,7 @@ def introduced(stream, token, greeting):
 
 
 def heard(stream, token, ranks):
-    """Does the listener's part of knock(). Returns (rank, the message to send it last). Any exception means that the
+    """Does the listener's part of knock(). Returns (rank, the last message to send to it). Any exception means that the
     other side is not a rank of this run."""
     stream.socket.settimeout(10)
     theirs = stream.read(GREETING)

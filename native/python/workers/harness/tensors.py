@@ -4,7 +4,7 @@ import torch
 
 GROUP = 128  # values with one scale
 # CAST_SLACK bounds the relative difference of x / s between two fp8 casts. DeepEP's low-latency kernels compute x *
-# (448 / amax), three float32 roundings of at most 3 * 2^-24.
+# (448 / amax). This has three float32 roundings, together at most 3 * 2^-24.
 CAST_SLACK = 2.0**-21
 
 
@@ -43,7 +43,7 @@ def quantized(x):
     """Returns x as fp8 [n, hidden] and its scales float32 [n, hidden / 128], bit for bit as
     epbench computes them: s = max(amax, 1e-4) / 448, q = e4m3(x / s)."""
     most = grouped(x).abs().amax(-1).clamp(min=1e-4)
-    # A tensor, because on a GPU torch divides by a number as a product with 1/448, which rounds differently.
+    # Divides by a tensor: to divide by a number, torch on a GPU multiplies by 1/448, which rounds differently.
     scales = most / torch.full_like(most, 448)
     return quotients(x, scales).to(torch.float8_e4m3fn).view(x.shape), scales
 

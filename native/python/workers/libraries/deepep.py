@@ -1,8 +1,8 @@
 """DeepEP V1 on one host: the normal kernels, and the low-latency ones.
 
 Mode own declares the normal kernels a second time, under the name deepep-own, with the config that an engine would
-use: by=map is DeepEP's own map, by=shim the config of a shim (the module EPBENCH_DEEPEP_SHIM), and by=json the config
-of an SGLang JSON file (the path EPBENCH_DEEPEP_CONFIG).
+use: by=map is DeepEP's own config for the number of ranks, by=shim is the config of a shim (the module
+EPBENCH_DEEPEP_SHIM), and by=json is the config of an SGLang JSON file (the path EPBENCH_DEEPEP_CONFIG).
 
 The normal kernels move one row for each (token, rank), without gaps between rows; combine adds the rows of all ranks.
 A call includes DeepEP's layout kernel and its exchange of counts. FP8 tokens are cast before the call.

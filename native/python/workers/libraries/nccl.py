@@ -56,8 +56,8 @@ class Library(GPULibrary):
         self.y, self.back = torch.zeros_like(self.send), torch.zeros_like(self.send)
 
     def plan(self):
-        """Returns (slot, there), both [tokens, ranks]. slot is the token's index among the rows for the rank, or -1.
-        there is true if the token goes to the rank."""
+        """Returns (slot, there), both [tokens, ranks]. `slot` is the token's index among the rows for the rank, or -1.
+        `there` is true if the token goes to the rank."""
         owner = torch.where(self.ids >= 0, self.ids // self.work.local, -1)
         there = (owner[:, :, None] == torch.arange(self.work.ranks, device=self.device)).any(1)
         return torch.where(there, there.cumsum(0) - 1, -1), there

@@ -262,8 +262,8 @@ _BLOCK = 8 << 20
 
 
 def _placed(tensors, number):
-    """Allocates `number` blocks of memory and returns copies of the tensors in the last block. Addresses change the
-    time of a call by up to 5 %. If `number` is 0, it returns the tensors themselves."""
+    """Allocates `number` blocks of memory, copies the tensors into the last block and returns the copies. Addresses
+    change the time of a call by up to 5 %. If `number` is 0, it returns the tensors themselves."""
     if not number:
         return tensors
     size = max(sum(t.numel() * t.element_size() + 255 for t in tensors), _BLOCK)

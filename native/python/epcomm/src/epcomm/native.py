@@ -98,7 +98,8 @@ def calls(handle, low_sent, normal_sent, event):
 
 
 def serve(cls, methods):
-    """Replaces methods of a class by those of methods.cpp, unless a program has replaced any of these."""
+    """Replaces methods of a class by those of methods.cpp, unless a program has already replaced
+    one of the class's methods."""
     names = [f.__name__ for f in methods]
     if _module() and all(vars(cls)[n] is f for n, f in zip(names, methods)):
         signatures = [str(inspect.signature(f)).replace("(self", "($self", 1) for f in methods]

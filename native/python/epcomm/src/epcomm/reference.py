@@ -20,7 +20,7 @@ def quantize_fp8(x):
     """Returns (e4m3 elements [tokens, hidden], float32 scales [tokens, hidden/128])."""
     groups = x.float().view(x.shape[0], x.shape[1] // 128, 128)
     most = groups.abs().amax(-1).clamp_min(1e-4)
-    # A tensor, because on a GPU torch divides by a number as a product with 1/448, which rounds differently.
+    # Divides by a tensor: to divide by a number, torch on a GPU multiplies by 1/448, which rounds differently.
     scales = most / torch.full_like(most, 448.0)
     return (groups / scales[..., None]).to(torch.float8_e4m3fn).view(x.shape), scales
 

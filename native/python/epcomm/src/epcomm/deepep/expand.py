@@ -11,7 +11,7 @@ from .normal import in_rows
 
 
 class Places(typing.NamedTuple):
-    slots: torch.Tensor    # int32 [rows, top-k]: expanded row, -1 on another rank
+    slots: torch.Tensor    # int32 [rows, top-k]: expanded row, -1 for an expert of another rank
     choices: torch.Tensor  # int32 [expanded rows]: received row * top-k + k; -1 in padding
     counts: torch.Tensor   # int32 [local experts]: rows of each expert, without padding
 

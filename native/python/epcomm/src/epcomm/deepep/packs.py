@@ -29,7 +29,7 @@ class Shape(typing.NamedTuple):
     max_tokens: int
     max_sms: int = 0
     raw: bool = False    # with fp8: the caller casts tokens
-    exact: bool = False  # max_tokens must be equal
+    exact: bool = False  # the pack must have the same max_tokens, not more
     dtype: str = "bf16"
     survivors: bool = False  # kernels can continue without a rank
 
@@ -178,8 +178,8 @@ def _missing(shape, here, words, why):
 
 
 def get(shape, rank, all_gather_object):
-    """Returns the path of a pack, which rank 0 finds or makes. Raises LookupError on all ranks if it fails.
-    Collective."""
+    """Returns the path of a pack, which rank 0 finds or makes. Raises LookupError on all ranks if rank 0
+    fails. Collective."""
     result, failed = None, None
     if rank == 0:
         try:

@@ -57,7 +57,7 @@ type KernelDecl struct {
 	Work    ep.Work         `json:"work,omitzero"`
 	Layouts []ep.Layout     `json:"layouts,omitempty"` // if missing, only expert
 	Rules   []Rule          `json:"rules,omitempty"`
-	Accepts []string        `json:"accepts,omitempty"` // dispatches before a combine; if missing, all
+	Accepts []string        `json:"accepts,omitempty"` // dispatches that may precede this combine; if missing, all
 }
 
 // Rule is a condition on configs in the expr language (expr-lang.org). The variables are the kernel's parameters,
@@ -73,7 +73,7 @@ type OpenParams struct {
 	Routing string        `json:"routing"` // only a label
 	Seed    uint64        `json:"seed"`    // see workloads.Workload.Token
 	Ranks   []RankRouting `json:"ranks"`
-	Default *ep.Config    `json:"default,omitempty"` // only with a product, whose length follows this config's time
+	Default *ep.Config    `json:"default,omitempty"` // only with a matrix product: it outlasts a call of this config
 }
 
 // RankRouting is the routing of one rank: little-endian values [token, k], in JSON base64.
@@ -153,18 +153,18 @@ type ProbeRow struct {
 	Data []byte `json:"data"`
 }
 
-// ExplainParams asks why a prepared candidate slows down the product.
+// ExplainParams asks why a prepared candidate slows down the matrix product.
 type ExplainParams struct {
 	Candidate
 	Rounds int `json:"rounds"`
 }
 
-// ExplainReply holds the product's times beside the candidate and beside loads.
+// ExplainReply holds the matrix product's times beside the candidate, and beside loads that each take one resource.
 type ExplainReply struct {
 	Effects []kernels.Effect `json:"effects"`
 }
 
-// EmptyReply holds each clock's seconds for an empty kernel.
+// EmptyReply holds the seconds of an empty kernel, as each clock measures them.
 type EmptyReply struct {
 	Clocks map[string]float64 `json:"clocks"`
 }

@@ -291,7 +291,7 @@ func (s *server) close(_ context.Context, id SessionID) error {
 }
 
 func (s *server) shutdown(context.Context) error {
-	// Stop would drop the answer.
+	// Stopping the server at once would drop the answer.
 	time.AfterFunc(50*time.Millisecond, s.rpc.Stop)
 	return nil
 }

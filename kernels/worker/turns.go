@@ -29,7 +29,7 @@ func (s *session) RunTurns(ctx context.Context, turns []kernels.Turn) ([]kernels
 		}
 		most = max(most, t.Fold)
 	}
-	// A new process has not prepared the earlier turns.
+	// If the worker was replaced, the new process has not prepared the configs of earlier turns.
 	replaced := slices.ContainsFunc(turns, func(t kernels.Turn) bool { return !s.prepared[t.Config.Key()] })
 	if !s.backend.welcome.Turns || s.separate || replaced {
 		return s.oneByOne(ctx, turns)

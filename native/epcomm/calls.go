@@ -25,7 +25,7 @@ type Call struct {
 	Weights    Pointer // [tokens, topk] float32
 	InputScale Pointer // [1] float32, nvfp4
 	Own        Outputs // the caller's outputs; zero: the library's
-	Y          Pointer // [max_rows, hidden] BF16; with several nodes in Outputs.Y or epcomm_extra memory
+	Y          Pointer // [max_rows, hidden] BF16; with several nodes: in Outputs.Y or epcomm_extra memory
 	Combined   Pointer // [tokens, hidden] BF16
 	Bias       Pointer // [hidden] BF16, for epilogue=bias
 	Scale      float32 // for epilogue=scale

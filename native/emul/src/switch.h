@@ -33,7 +33,7 @@ emul_switch:
 .size emul_switch,.-emul_switch
 )");
 
-/* Makes the first switch to a stack call `entry`, which must never return. */
+/* Prepares a stack: the first switch to it calls `entry`, which must never return. */
 static inline void emul_prepare(EmulContext *c, uint8_t *stack, size_t bytes, void (*entry)()) {
   uintptr_t top = (reinterpret_cast<uintptr_t>(stack) + bytes) & ~uintptr_t(15);
   void **sp = reinterpret_cast<void **>(top - 16);

@@ -191,8 +191,8 @@ typedef struct EpcommCall {
   const float *input_scale; /* [1] NVFP4's global scale; NULL for 1. With --raw and fp8: [tokens, hidden/128] */
   /* Outputs of dispatch; NULL means the library's own. Pass all outputs that the dtype has or none, the same way
    * on all ranks. Pass the same outputs to combine. If they lie in the memory of epcomm_extra, at the same offset
-   * on all ranks, the library may choose any kernel; otherwise only kernels in which the receiving rank writes the
-   * rows. */
+   * on all ranks, the library may choose any kernel; otherwise it chooses only kernels in which the receiving rank
+   * writes the rows. */
   void *out;               /* [max_rows, row_bytes] rows by expert */
   void *out_scales;        /* fp8: float [hidden/128, max_rows]; mxfp4: [max_rows, hidden/32]; nvfp4: 5-D blocks */
   uint32_t *row_offsets;   /* [groups + 1] */

@@ -168,7 +168,7 @@ static DrvResult narrow_ids(const EpComm *c, const EpcommCall *call, const Choic
 
 static DrvResult compare(const EpComm *c, const EpcommCall *call, const Choice *k, const EpArgs *like, DrvStream stream) {
   EpArgs a = c->base;
-  a.counters = like->counters; /* a difference also ends the waits of this call */
+  a.counters = like->counters; /* if ranks disagree, the waits of this call end too */
   a.region[0] = k->at->agree;
   a.about = (k->fullest - 1) << 12 | k->plan << 1 | (uint32_t)k->op;
   a.topk_ids = like->topk_ids;
@@ -186,8 +186,8 @@ static DrvResult begin(EpComm *c, const EpcommCall *call, const Choice *k, EpArg
   return r;
 }
 
-/* Writes the driver's id of a stream, because a new stream may get the handle of a destroyed one. A stream that
- * captures has no id, but its handle is unique. */
+/* Writes the driver's id of a stream. The handle does not identify the stream: a new stream may get the handle of a
+ * destroyed one. A stream that captures has no id, but its handle is unique. */
 static DrvResult identify(const EpComm *c, DrvStream stream, uint64_t *id) {
   int status = 0;
   DrvResult r = 0;

@@ -111,7 +111,7 @@ void unload_kernels(EpComm *c);
 
 typedef enum Step { STEP_CREATE = 1, STEP_RESET, STEP_RESET_END, STEP_DESTROY, STEP_FREE } Step;
 
-/* Gathers `bytes` bytes from each rank in `all`. Every rank passes its status so far. Returns EPCOMM_OK only if
+/* Gathers `bytes` bytes of each rank into `all`. Every rank passes its status so far. Returns EPCOMM_OK only if
  * all ranks pass EPCOMM_OK and the same step. */
 EpcommStatus exchange(EpComm *c, Step step, EpcommStatus status, const void *mine, void *all, size_t bytes);
 EpcommStatus exchange_heaps(EpComm *c, EpcommStatus status);

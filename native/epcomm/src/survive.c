@@ -1,5 +1,6 @@
 /* Continues without lost ranks, and takes them back. all_gather needs every rank, so living ranks meet in a
- * kernel. After the meeting's first stage no kernel of any rank runs. After the second, all memory is reset. */
+ * kernel. After the meeting's first stage no kernel of an earlier call runs on these ranks. After the second, all
+ * memory is reset. */
 #include <stdio.h>
 #include <string.h>
 

@@ -63,8 +63,8 @@ EP_DEVICE void bulk_commit() { EP_ASM_90(emul_bulk_commit(), "cp.async.bulk.comm
 template <int n>
 EP_DEVICE void bulk_wait_read() { EP_ASM_90(emul_bulk_wait(n, false), "cp.async.bulk.wait_group.read %0;" ::"n"(n) : "memory"); }
 
-/* Waits until all groups of this thread's bulk stores but the n latest are written, before the thread's later
- * stores. */
+/* Waits until all groups of this thread's bulk stores but the n latest are written. The thread's later stores come
+ * after these writes. */
 template <int n>
 EP_DEVICE void bulk_wait_written() {
   EP_ASM_90(emul_bulk_wait(n, true), "cp.async.bulk.wait_group %0;" ::"n"(n) : "memory");

@@ -1,5 +1,5 @@
-/* Start words of combine, which say which call each rank has begun. ep_started(a, owner), of each kernel family's
- * layout, returns the address of the words on rank `owner`. */
+/* Start words of combine, which say which call each rank has begun. Each kernel family's layout
+ * file defines ep_started(a, owner), which returns the address of the words on rank `owner`. */
 #pragma once
 
 #include "common/check.cuh"

@@ -30,7 +30,7 @@ EP_DEVICE uint8_t *ep_return_slot(const EpArgs &a, int64_t row, int32_t rank) {
   return ep_region(a, rank, EP_C_RECV) + combine_buf_layout(static_cast<uint64_t>(token), static_cast<uint32_t>(k));
 }
 
-/* Copies the rows of a pair, EP_ROWS rows at a time, with the whole block. */
+/* Copies the rows of a pair (local expert, source), EP_ROWS rows at a time, with the whole block. */
 #ifndef EP_ROWS
 #define EP_ROWS 1
 #endif

@@ -5,7 +5,7 @@
 #include "ep/dispatch_send.cuh"
 
 struct EpOffsets {
-  uint32_t pair_ends[EP_PAIRS];      /* rows of the pairs up to and including this one */
+  uint32_t pair_ends[EP_PAIRS];      /* by (local expert, source): rows of the pairs up to and including this one */
   uint32_t group_rows[EP_GROUPS];    /* padded rows of each group; after the scan, up to and including the group */
   uint32_t group_blocks[EP_GROUPS];
 };

@@ -113,7 +113,7 @@ EP_DEVICE void fin_combine_async(const EpArgs &a, const EpCall &c) {
   if (!fin_wait_started(a, c)) return;
   ep_span_stage(a, EP_STAGE_READY);
   /* One add draws two tickets, so the second ticket is larger than the first. The loop stops at a ticket past the
-   * end, and would lose a smaller one after it. */
+   * end: if a smaller ticket came after it, that ticket's message would not be sent. */
   uint32_t drawn = c.lane == 0 ? add_relaxed_gpu(tickets, 2u) : 0;
   uint32_t i = __shfl_sync(EP_FULL_WARP, drawn, 0), after = i + 1;
   FinReturn r = fin_load_return(a, c, i, all);

@@ -101,9 +101,9 @@ EP_DEVICE void fin_place(const EpArgs &a, const EpCall &c, FinShared &s) {
   }
 }
 
-/* Polls the counts from all ranks for one expert, or their numbers of tokens. After the latter a fence acquires
- * the writes that fin_signal_tokens released; counts of experts need none. Loads with acquire order would run one
- * after the other. */
+/* Polls the counts from all ranks for one expert, or the ranks' numbers of tokens. Only after numbers of tokens, a
+ * fence acquires the writes that fin_signal_tokens released. Loads with acquire order would run one after the
+ * other. */
 EP_DEVICE bool fin_wait_count(const EpArgs &a, const EpCall &c, uint32_t word, uint32_t (&count)[EP_RANKS]) {
   EpSpin spin;
   for (;;) {
@@ -167,8 +167,8 @@ EP_DEVICE void fin_wait_counts(const EpArgs &a, const EpCall &c, FinShared &s) {
   __syncthreads();
 }
 
-/* Finds the numbers of tokens and of rows, for a block that only receives. A rank whose count is missing sends no
- * tokens either. So it waits for all counts: then the fault record names the missing count. */
+/* Finds the numbers of tokens and of rows, for a block that only receives. The block waits for all counts
+ * before tokens: if a rank sends neither, the fault record then names the missing count. */
 EP_DEVICE void fin_wait_tokens(const EpArgs &a, const EpCall &c, FinShared &s) {
   for (uint32_t e = threadIdx.x; e <= EP_EXPERTS; e += blockDim.x) {
     uint32_t count[EP_RANKS];

@@ -182,8 +182,8 @@ EP_DEVICE bool fin_complete(const EpArgs &a, const EpCall &c, FinMessage m) {
   return true;
 }
 
-/* Receives, as warp number `warp` of `step` warps. Tokens arrive out of order, so each lane polls another
- * message's header, and the warp completes the messages that have arrived. */
+/* Receives, as warp number `warp` of `step` warps. Tokens arrive out of order, so each lane polls the
+ * header of a different message, and the warp completes the messages that have arrived. */
 EP_DEVICE void fin_dispatch_wait(const EpArgs &a, const EpCall &c, const FinShared &s, uint32_t warp, uint32_t step) {
   uint32_t all = fin_messages(c, s), i = warp + c.lane * step;
   EpSpin spin;

@@ -1,4 +1,5 @@
-/* Positions of rows and the output's index, for layout expert. masked/dispatch_ids.cuh defines the same functions. */
+/* Positions of rows and the output's index (row_offsets, expert_ids), for layout expert. masked/dispatch_ids.cuh
+ * defines the same functions. */
 #pragma once
 
 #include "ll/layout.cuh"

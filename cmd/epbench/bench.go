@@ -256,9 +256,9 @@ func (f *benchFlags) noteBand(cmd *cobra.Command, b kernels.Backend, opts *sweep
 	}
 }
 
-// bandNote returns "" if compare mostly judges two equal runs, each with this number of sessions, the same with `band`.
-// Otherwise it returns a note with a band that is wide enough. `spread` is the relative standard deviation of times
-// between sessions.
+// bandNote returns "" if `band` is wide enough: with it, compare mostly gives two equal runs the verdict same. Each run
+// has `sessions` sessions. Otherwise bandNote returns a note with a wide enough band. `spread` is the relative standard
+// deviation of times between sessions.
 func bandNote(sessions int, spread, band float64) string {
 	decided := stat.DecidedBand(sessions, spread)
 	if decided <= band {

@@ -61,7 +61,7 @@ func completed(values []string, begun string) (out []string) {
 	return out
 }
 
-// listed returns the values after the colon in a flag's usage, or all kinds of pictures.
+// listed returns the values after the colon in a flag's usage. Without a colon, it returns the kinds that plot draws.
 func listed(f *pflag.Flag) []string {
 	if _, values, ok := strings.Cut(f.Usage, ": "); ok {
 		return strings.Split(values, ", ")

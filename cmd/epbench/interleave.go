@@ -223,8 +223,8 @@ func originOf(command []string) (origin, error) {
 	return origin{backend: backend}, err
 }
 
-// groupCases groups cases of the same problem, routing and seed. A backend runs one workload at a time, so a group with
-// two cases of one backend is split by work.
+// groupCases groups cases of the same problem, routing and seed. Each case of a group needs its own backend, because a
+// backend runs one workload at a time. If two cases share a backend, the group is split by ep.Work.Key.
 func groupCases(cases []runCase) ([]sweep.Interleaving, error) {
 	var out []sweep.Interleaving
 	for _, group := range groupBy(cases, func(x runCase) string { return fmt.Sprint(x.problem.Key(), x.routing, x.seed) }) {

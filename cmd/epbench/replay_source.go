@@ -63,8 +63,8 @@ func warningsOf(draw func(int) *replay.Model, n int) []string {
 	return out
 }
 
-// isSpace reports whether a path has the name of another tuner's space. It accepts a missing file, so that the reader
-// returns the error.
+// isSpace reports whether a path is named like a file with another tuner's search space. It is true for a missing file
+// too, so that spaceModel returns the error.
 func isSpace(path string) bool {
 	info, err := os.Stat(path)
 	return exchange.Has(path) && (err != nil || !info.IsDir())
@@ -172,7 +172,7 @@ var savers = map[string]func(dir string, r *record.Recording) (path string, err 
 	},
 }
 
-// eachKernel calls `write` for each kernel, with a path without ending. It returns the folder.
+// eachKernel calls `write` for each kernel, with a path to which `write` adds an extension. It returns the folder.
 func eachKernel(dir string, r *record.Recording, write func(s *exchange.Space, base string) error) (string, error) {
 	folder := filepath.Join(dir, strings.TrimSuffix(r.Name(), record.RecordingExt))
 	if err := os.MkdirAll(folder, 0o777); err != nil {

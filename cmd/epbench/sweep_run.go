@@ -129,7 +129,7 @@ func newRun(b kernels.Backend, opts *sweep.Options, command []string) *record.Ru
 	}
 }
 
-// works returns the kernels that declare their work.
+// works returns the kernels that declare their ep.Work, such as what their time includes.
 func works(all []kernels.Kernel) []record.Kernel {
 	var out []record.Kernel
 	for _, k := range all {

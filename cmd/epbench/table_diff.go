@@ -87,7 +87,8 @@ func nonEmpty(s string) []string {
 	return []string{s}
 }
 
-// hashDiff compares a field that has one hash for each run. It only counts the hashes if there are several.
+// hashDiff compares a field of two tables. The field holds one hash for each run of a table. If a table has several
+// hashes, hashDiff only counts the equal and the different ones.
 func hashDiff(name, a, b string) []string {
 	if a == b {
 		return nil

@@ -187,7 +187,8 @@ func (o *balanceOptions) memory(size int64) string {
 	return fmt.Sprintf("memory: %d more experts on each rank, %s for each layer (--expert-size %s)", slots, mebibytes(int64(slots)*size), o.expertSize)
 }
 
-// worth says after how many tokens a plan has saved more bytes than a rank fetches for its experts.
+// worth says after how many tokens a plan pays off. A rank first fetches copies of experts, and then the plan saves
+// bytes with every token.
 func (o *balanceOptions) worth(r *workloads.BalanceResult, size int64) string {
 	copies := int64(r.Copies) * size
 	if r.Judged == 0 {

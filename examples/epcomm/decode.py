@@ -25,7 +25,7 @@ class Layer(torch.nn.Module):
         every = [torch.randn((ep.hidden, ep.hidden), **shape).bfloat16() / ep.hidden**0.5 for _ in range(ep.experts)]
         first = ep.rank * ep.local_experts
         self.every, self.mine = every, torch.stack(every[first:first + ep.local_experts])
-        # A graph has fixed shapes: the most rows that a rank can receive.
+        # A graph has fixed shapes, so each step computes as many rows as a rank can receive at most.
         self.rows = min(ep.ranks * tokens * ep.topk + 4 * ep.groups, ep.max_rows("bf16"))
         self.y = torch.zeros((ep.max_rows("bf16"), ep.hidden), dtype=torch.bfloat16, device=ep.device)
 

@@ -13,7 +13,7 @@ func (w *worker) combineAsync(l launch, set int) bool {
 	return true
 }
 
-// back returns the rank `peer` that sent as `source`, and the index of w's rank in peer's buffers.
+// back returns `peer`, the rank with index `source` in w's buffers, and `me`, the index of w's rank in peer's buffers.
 func (w *worker) back(source int) (peer *rank, me int) {
 	if w.s.SkipA2A {
 		return w.r, 0

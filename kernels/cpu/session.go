@@ -123,7 +123,7 @@ func (s *Session) halves(c ep.Config) (dispatch, combine *launch, err error) {
 	return &d, &k, nil
 }
 
-// setUp runs dispatch and experts before op combine. Every combine can follow a dispatch with algo=dedup.
+// setUp runs dispatch and experts before op combine. It dispatches with algo=dedup, which every combine can follow.
 func (s *Session) setUp(ctx context.Context) error {
 	if s.returned {
 		return nil

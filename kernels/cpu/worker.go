@@ -188,8 +188,8 @@ func (w *worker) meet(b *barrier, phase string, last func()) bool {
 // polls is the number of checks before a worker sleeps, about 50 us.
 const polls = 256
 
-// await polls until ready(). After `patience` deadlines the job fails with hang(). Waits inside a rank have patience 2,
-// so that a wait for another rank, with patience 1, fails first and names the cause.
+// await polls until ready(). After `patience` times the deadline, the job fails with hang(). Waits inside a rank have
+// patience 2, so that a wait for another rank, with patience 1, fails first and names the cause.
 func (w *worker) await(ready func() bool, hang func() *kernels.Failure, patience int) bool {
 	for range polls {
 		if ready() {
@@ -232,7 +232,8 @@ func (w *worker) awaitCount(word *atomic.Uint64, phase string, expert, source in
 	return int64(got), ok
 }
 
-// wait receives. Workers below l.pollers() poll for counts, and workers from l.waitBlocks on do the work.
+// wait receives. Workers with an id below l.pollers() poll for counts. Workers with an id of at least l.waitBlocks then
+// call `work`.
 func (w *worker) wait(l launch, set int, phase string, poll func(*worker, launch, int) bool, work func(*worker, launch, int)) bool {
 	if w.id < l.pollers() && !poll(w, l, set) {
 		return false

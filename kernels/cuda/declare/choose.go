@@ -83,15 +83,15 @@ func settingOf(m ep.Machine, p ep.Problem) setting {
 		"bf16": Bit(p.Dispatch == ep.BF16), "fp8": Bit(p.Dispatch == ep.FP8), "reduced": Bit(p.Precision == ep.Reduced),
 		"dispatch": Bit(p.Op == ep.Dispatch), "marks-fit": Bit(markBytes(p) <= marksShared),
 		"long":    Bit(p.Tokens > 256),             // in shorter calls, all warps first send and then receive
-		"limited": Bit(sms <= 64 && p.Tokens > 16), // other work has half of the SMs; up to 16 tokens their division does not matter
+		"limited": Bit(sms <= 64 && p.Tokens > 16), // half of the SMs do other work; up to 16 tokens this needs no rules of its own
 	}
 }
 
 // A rule lists values for settings in which all words of `when` are true: "ranks>2 !sms>32 long".
 type rule struct{ when, list string }
 
-// holds reports whether all words of r.when are true. A name without a number is true if it is above 0. A wrong word
-// panics, also after a word that is false.
+// holds reports whether all words of r.when are true. A word without a bound is true if its setting is above 0. A wrong
+// word panics, even if an earlier word is false.
 func (r rule) holds(s setting) bool {
 	all := true
 	for word := range strings.FieldsSeq(r.when) {
@@ -107,8 +107,8 @@ func (r rule) holds(s setting) bool {
 	return all
 }
 
-// rules give the values of one config, or one config a rule. If several rules give one config a value of the same
-// parameter, the last of them counts.
+// rules give the values of one config (see list), or one config for each rule (see over). If several rules set the same
+// parameter of one config, the last of them counts.
 type rules []rule
 
 // lists returns the lists of the rules that hold.
@@ -152,7 +152,8 @@ func (r rules) over(base rules) func(setting) []string {
 	}
 }
 
-// config returns a config of f in which all SMs that a rank may use work, and which has the values of a list.
+// config returns a config of f with the values of a list. Unless the list sets sms, the config has a block on each SM
+// that a rank may use.
 func (f Declaration) config(m ep.Machine, p ep.Problem, list string) ep.Config {
 	c := ep.Config{Kernel: f.Kernel.Name, Values: map[string]ep.Value{}}
 	for _, q := range f.Kernel.Params {

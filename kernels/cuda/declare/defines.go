@@ -33,7 +33,7 @@ func problemDefines(p ep.Problem) []string {
 	return out
 }
 
-// NewUnit returns the unit of a source, with the macros `own` and the macros of the problem that it reads.
+// NewUnit returns the unit of a source. It has the macros `own`, and those macros of the problem that the source reads.
 func NewUnit(source string, p ep.Problem, own []string) (sources.Unit, error) {
 	return sources.NewUnit(source, problemDefines(p), own)
 }

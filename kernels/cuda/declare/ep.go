@@ -73,7 +73,7 @@ func checkEP(m ep.Machine, p ep.Problem, c ep.Config) error {
 func checkCounted(c ep.Config) error {
 	leastChunk := 0
 	if _, combine := c.Values["rotate"]; combine {
-		leastChunk = 16 // only a dispatch has the value 0, all of a message
+		leastChunk = 16 // the value 0 (all of a message) is legal only in a dispatch
 	}
 	return cmp.Or(
 		checkSpans(c,

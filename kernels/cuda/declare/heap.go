@@ -94,7 +94,7 @@ func MayCast(p ep.Problem) bool { return p.Dispatch == ep.FP8 && p.Nodes <= 1 }
 //	               expert                 masked                     rank                   rank:packed
 //	out            [max_rows]             [local, capacity]          [ranks, max_tokens]    [ranks * max_tokens]
 //	out_scales fp8 [hidden/128, max_rows] [local, hidden/128, cap.]  [rows, hidden/128]     [rows, hidden/128]
-//	row_offsets    first row of a group   rows of a group, of all    rows of a source       first row of a source
+//	row_offsets    first row of a group   rows of each group, total  rows of a source       first row of a source
 //	expert_ids     [groups]               [local, ranks] u64 ranges  [rows, topk] local     [rows, topk] local
 //	src_info       [rows, 2] token, k     [rows, 2] token, k, then   [rows, 2] token, rank, then [max_tokens] for combine
 //	                                      what combine needs

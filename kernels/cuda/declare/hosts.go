@@ -140,7 +140,7 @@ func countersHosts(p ep.Problem) int { return countersEP(p) + 4*p.Experts + 2*p.
 // regionsHostsLL lists the regions of the enum LhRegion in hosts/ll_layout.cuh.
 func regionsHostsLL(p ep.Problem) []Region {
 	z, slot := sizesOf(p), int64(encodingOf(p).TokenBytes())
-	counts := (z.local + 3) / 2 * 2 // of experts, messages and forwarded messages
+	counts := (z.local + 3) / 2 * 2 // one for each expert, two for messages and forwarded messages; rounded up to even
 	header := 8 * (z.topK + 1)
 	message := slot + vectors(header) + vectors(4*z.topK)
 	return []Region{

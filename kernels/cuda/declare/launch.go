@@ -20,7 +20,8 @@ type Launch struct {
 type LaunchParams struct {
 	SMs, WaitSMs, CountSMs, TileTokens, ChunkBytes int
 
-	// Own holds parameters of single kernels, in the order of EpArgs from rotate to peer. See ep_args.h.
+	// Own holds parameters that only some kernels have, in the order of the fields of EpArgs from rotate to peer. See
+	// ep_args.h.
 	Own [4]int
 }
 

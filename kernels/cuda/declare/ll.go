@@ -56,7 +56,7 @@ func llKernels() []Declaration {
 	}}
 }
 
-// piecesLL gives the numbers of threads, and of bytes in a piece (part), that were the fastest.
+// piecesLL gives the fastest measured values of threads and of part, the bytes of a piece.
 var piecesLL = rules{{"!tokens>8", "threads=512"}, {"tokens>8", "threads=512,part=1024"}, {"tokens>32", "threads=1024"}}
 
 // dispatchRulesLL gives values close to the fastest ones on 8 H200.

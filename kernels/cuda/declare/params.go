@@ -144,8 +144,8 @@ func swept(marked []ep.Value) (plain []ep.Value, dflt ep.Value) {
 	return plain, dflt
 }
 
-// params returns parameters of a kernel. Each text is a name in allParams, and the values that a sweep tries if they
-// are the kernel's own: "sms 16 32 *64".
+// params returns parameters of a kernel. Each text begins with a name in allParams. If a sweep tries other values for
+// this kernel, they follow the name: "sms 16 32 *64".
 func params(texts ...string) []kernels.Param {
 	out := make([]kernels.Param, len(texts))
 	for i, text := range texts {

@@ -44,7 +44,7 @@ func rankKernels() []Declaration {
 // splitEarly holds values for mode=split that let the sending kernel start while the kernel before it still runs.
 const splitEarly = "wait_sms=0,pdl=1"
 
-// divided returns rules with which, in a long call, a part of the SMs, such as wait=1/3, only receives.
+// divided returns rules with which a part of the SMs only receives in a long call. `wait` is this part, such as 1/3.
 func divided(wait string) rules {
 	return rules{
 		{"", "threads=512"},
@@ -73,8 +73,9 @@ var dividedRank = rules{
 	{"!long", "threads=1024"}, {"long", "wait_sms=1/4"}, {"long", "wait_sms=1/2"}, {"long", "wait_sms=2/3"}, {"long", "wait_sms=0"},
 }
 
-// dispatchStartsRank gives divisions of the SMs with rows=slot, and configs with rows=home. For outputs outside the
-// symmetric heap, long BF16 calls on a limited number of SMs have rows=staged, which was faster.
+// dispatchStartsRank gives divisions of the SMs with rows=slot, and configs with rows=home. In long calls on a limited
+// number of SMs, the first config is for outputs outside the symmetric heap. In BF16 it has rows=staged, which was
+// faster than rows=slot.
 var dispatchStartsRank = slices.Concat(rules{
 	{"long limited !bf16", ""},
 	{"long limited bf16 ranks>4", homeRank + ",rows=staged"},

@@ -135,7 +135,8 @@ const (
 	emptyRounds = 20
 )
 
-// Empty implements kernels.Clocker. It returns seconds by clock: the median over rounds of the slowest rank.
+// Empty implements kernels.Clocker. For each clock it takes the slowest rank of each round, and returns the median in
+// seconds.
 func (b *Backend) Empty(ctx context.Context) (map[string]float64, error) {
 	ranks := min(len(b.node.gpus), declare.MaxRanks)
 	if b.checkPeers(ranks) != nil {

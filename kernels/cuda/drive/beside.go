@@ -120,8 +120,8 @@ func (s *session) readTogether(ctx context.Context, p *program, rounds int) (*ep
 
 const sizingRounds = 5
 
-// sizeProduct decides how many launches of the product belong to one call. It times the default's call, so that the
-// first config of a session does not matter.
+// sizeProduct decides how many launches of the product belong to one call. It times the call of the default config, so
+// that the number does not depend on the session's first config.
 func (s *session) sizeProduct(ctx context.Context) error {
 	b := s.beside
 	if b.share > 0 {

@@ -27,8 +27,8 @@ func (s *session) readyProduct(ctx context.Context) error {
 	return nil
 }
 
-// choosePlan times the product alone with several plans, and keeps the fastest. Beside a slower plan, calls would seem
-// to cost nothing.
+// choosePlan times the product alone with several plans, and keeps the fastest. Compared with a slower plan, a product
+// beside calls would seem to lose no time.
 func (s *session) choosePlan(ctx context.Context, b *products, taken []int) error {
 	all := s.ranks.local[0].gpu.sms
 	plans, times := []int{0}, []float64{}
@@ -48,7 +48,7 @@ func (s *session) choosePlan(ctx context.Context, b *products, taken []int) erro
 		b.chosen = true
 		return nil
 	}
-	b.own = 0 // an own plan would be launched instead of larger plans
+	b.own = 0 // otherwise planBeside would take the plan for `own` SMs instead of larger plans
 	for _, sms := range plans {
 		alone, err := s.timePasses(ctx, b, sms)
 		if err != nil {

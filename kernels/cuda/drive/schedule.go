@@ -13,7 +13,7 @@ const empty ep.Op = "empty"
 type stepKind int
 
 const (
-	stepAlign     stepKind = iota // wait for all ranks, then n more times
+	stepAlign     stepKind = iota // wait for all ranks, 1 + n times
 	stepCall                      // number n of op
 	stepStamp                     // into slot n
 	stepEvent                     // event n

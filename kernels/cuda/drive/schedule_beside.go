@@ -23,7 +23,7 @@ type arrangement struct {
 	way   way
 	share int  // launches of the product for a call
 	left  int  // limit of the product's SMs; 0: none
-	load  bool // loaded: a load runs too
+	load  bool // with the way `loaded`: a load runs too
 }
 
 // marks is the number of stamps of the product's progress.

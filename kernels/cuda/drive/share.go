@@ -56,8 +56,9 @@ func fastestPlan(seconds []float64) (best int) {
 	return best
 }
 
-// planBeside returns how many SMs the product's plan uses while calls run; 0 means all. `own` is the number without
-// calls. The calls leave `left` SMs. A plan for more than `own` SMs can be slower, and calls would seem too expensive.
+// planBeside returns how many SMs the product's plan uses while calls run; 0 means all. Without calls, it uses
+// `own` SMs. The calls leave `left` SMs. A plan for more than `own` SMs can be slower, and calls would then seem too
+// expensive.
 func planBeside(own, left int) int {
 	if left == 0 || 0 < own && own <= left {
 		return own

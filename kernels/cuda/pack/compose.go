@@ -43,8 +43,8 @@ func (v *resolver) join(tokens int, d, c half) (Run, error) {
 	}, nil
 }
 
-// took estimates a row's seconds at `tokens`. It returns infinity without a row. Without TimedAt it
-// assumes the smallest count, so that the row does not seem faster than it is.
+// took estimates a row's seconds at `tokens`. It returns infinity without a row. If it is unknown which of the row's
+// token counts was timed, took assumes the smallest, so that the row does not seem faster than it is.
 func took(r *table.Row, tokens int) float64 {
 	if r == nil || len(r.Evidence.Tokens) == 0 {
 		return math.Inf(1)

@@ -35,7 +35,7 @@ type Request struct {
 // Pair is a dispatch and the combine after it.
 type Pair struct{ Dispatch, Combine ep.Config }
 
-// Run is a range of token counts of the fullest rank that have one answer.
+// Run is a range of token counts with the same answer. A count is that of the rank with the most tokens.
 type Run struct {
 	Lo, Hi    int
 	Pair      Pair

@@ -20,7 +20,8 @@ type Headline struct {
 	Reduced Count          // with reduced precision accepted
 	Best    *record.Search // largest gain; nil if none
 
-	// Challenger is, of the searches that kept the default, the one whose best other config gains most. It may be nil.
+	// Challenger is a search that kept the default. Of all such searches, its best non-default config has the largest
+	// gain. It may be nil.
 	Challenger *record.Search
 
 	AA float64

@@ -88,8 +88,8 @@ func (e *Entry) Ratio(other *Entry) stat.Estimate {
 	return stat.Ratio(common(e, other)...)
 }
 
-// independentRatio estimates the ratio to an entry of another run. For an entry of one session,
-// `between` is the relative standard deviation between sessions.
+// independentRatio estimates the ratio to an entry of another run. An entry with only one session does not show how
+// sessions differ; for it, `between` gives the relative standard deviation between sessions.
 func (e *Entry) independentRatio(other *Entry, between float64) stat.Estimate {
 	return stat.IndependentRatio(e.bySession(), other.bySession(), between)
 }

@@ -30,7 +30,7 @@ type Column struct {
 	Key bool
 	// Lead marks a column that every panel of a wide table repeats.
 	Lead bool
-	// Spells names another column, such as ids. This column spells out its values.
+	// Spells is the name of another column, such as ids, whose values this column spells out.
 	Spells string
 }
 

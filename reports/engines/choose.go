@@ -20,8 +20,8 @@ type configPair struct {
 type extremes struct{ fastest, slowest float64 } // seconds of a point's pairs
 
 // choose returns the fitting pair of least weighted regret. Where a pair was not measured, it counts as the slowest
-// pair. The pair of defaults wins if its mean regret is within `band` of the least: of many equal pairs, one looks
-// fastest by chance.
+// pair. The pair of defaults wins if its mean regret exceeds the least mean regret by at most `band`, because among
+// many equal pairs some pair looks faster by chance.
 func choose(all []measuredPoint, band float64, fits func(dispatch, combine ep.Config) bool) (configPair, error) {
 	at := make([]extremes, len(all))
 	for i, s := range all {

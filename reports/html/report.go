@@ -139,7 +139,7 @@ type drawer struct {
 	runs    []*reports.Loaded
 	main    *reports.Loaded
 	options chart.Options
-	missing []string // routings that cannot be drawn again
+	missing []string // errors of chart.Loads, one for each routing that failed
 	err     error
 }
 

@@ -105,8 +105,8 @@ func (f *Follower) addBlock(block []record.Result) {
 	}
 }
 
-// search returns the search of a log line. If there is none, it adds one; for the stages cross and recheck, it returns
-// nil.
+// search returns the search of a log line. If there is none, it adds one, except in the stages cross and recheck, where
+// it returns nil.
 func (f *Follower) search(r *record.Result) *Search {
 	id := searchID{r.Problem, r.Routing}
 	if s := f.byCase[id]; s != nil {

@@ -16,7 +16,8 @@ var (
 	splitLine = regexp.MustCompile(`\[rank (\d+) *\][^\[]*?Dispatch send/recv time: ([\d.]+)(?: \+ ([\d.]+))? us *\| *Combine send/recv time: ([\d.]+)(?: \+ ([\d.]+))? us`)
 )
 
-// maskedInTest is the most selections (a token and one of its experts) that test_low_latency.py masks.
+// maskedInTest is the largest number of selections that test_low_latency.py masks. A selection is a token and one of
+// its experts.
 const maskedInTest = 10
 
 // llRun holds one op and kernel in one run of the test.

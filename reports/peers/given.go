@@ -63,8 +63,9 @@ func (f *facts) warn(format string, args ...any) {
 // said is a file's text for a field, "" if there is none. column is the file's name of the field.
 type said struct{ field, column, text string }
 
-// with returns the flags, and takes values that no flag gives from a row of the file. If a flag differs from the row,
-// the flag is used, with a warning. If it differs and the file has several values, that is an error.
+// with returns the values of the flags. For a field without a flag, it takes the value from a row of the file. If a
+// flag differs from the row, the flag is used, with a warning. If the flag differs and the file has several values of
+// this field, that is an error.
 func (f *facts) with(fields ...said) (Given, error) {
 	g := f.given
 	for _, s := range fields {
@@ -95,8 +96,9 @@ func (f *facts) with(fields ...said) (Given, error) {
 // oneHost is the largest number of ranks that are assumed on one host.
 const oneHost = 8
 
-// setNodes sets Nodes to the flag, or else to hosts (the file's number), or else to 1. It returns an error instead of 1
-// if there are more than oneHost ranks, or if only some ranks printed lines (printedRanks of them). 0 means unknown.
+// setNodes sets Nodes to the flag, or else to `hosts` (the file's number), or else to 1. Instead of setting 1, it
+// returns an error if there are more than oneHost ranks, or if only some of the ranks printed lines. `hosts` and
+// printedRanks (the number of ranks that printed lines) are 0 if unknown.
 func (g *Given) setNodes(f *facts, hosts, printedRanks int) error {
 	switch {
 	case g.Nodes > 0 && hosts > 0 && g.Nodes != hosts:

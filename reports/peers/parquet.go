@@ -134,7 +134,7 @@ func checkPacked(codec format.CompressionCodec, page []byte, unpacked int64) err
 	switch codec {
 	case format.Uncompressed:
 		return nil
-	case format.Snappy: // the library unpacks at most the size at the page's start
+	case format.Snappy: // the library unpacks at most the size that the page's first bytes give
 		if n, used := binary.Uvarint(page); len(page) > 0 && (used <= 0 || n > uint64(unpacked)) {
 			return fmt.Errorf("%w: a page that claims %d bytes unpacks to %d", errParquet, unpacked, n)
 		}

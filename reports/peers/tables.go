@@ -187,7 +187,8 @@ func trtllmRow(row map[string]string, f *facts) ([]Figure, error) {
 		Note: fmt.Sprintf("measured with %s %s, moe_dtype %s; without the preparation, which has a separate row", row["framework"], row["version"], row["moe_dtype"])}}, nil
 }
 
-// a2aType returns the dispatch dtype that comm_dtype means, or "". epbench lacks the low-precision combine of fp4.
+// a2aType returns the dispatch dtype that comm_dtype means, or "". The word fp4 gives "", because it means a
+// low-precision combine, which epbench lacks.
 func a2aType(backend, word string) ep.DType {
 	switch {
 	case word == "default" && strings.HasPrefix(strings.ToLower(backend), "deepep"):

@@ -70,7 +70,7 @@ func PartNames() []string {
 	return out
 }
 
-// Fit fits the coefficients of every family. `part` names a way in Parts. Each residual comes from a fit that left
+// Fit fits the coefficients of every family. `part` is a name from PartNames. Each residual comes from a fit that left
 // out the residual's part.
 func Fit(facts *model.File, rows []Row, part string) (*Fitted, error) {
 	at := slices.Index(PartNames(), part)

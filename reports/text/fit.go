@@ -247,8 +247,8 @@ func (g *grid) panels(width int) [][]int {
 	return out
 }
 
-// lead splits the shown columns into leading columns and the rest. All columns before the first column of numbers lead.
-// Columns with Key or Lead also lead, if there is room.
+// lead splits the shown columns into leading columns and the rest. Leading columns are all columns before the first
+// column of numbers, and, if there is room, the columns with Key or Lead.
 func (g *grid) lead(width int) (lead, rest []int) {
 	words := slices.IndexFunc(g.shown, func(c int) bool { return g.columns[c].Align == reports.Right })
 	if words < 0 {

@@ -115,13 +115,13 @@ func (a ABI) Changed(b ABI) []string {
 	return out
 }
 
-// Serves reports whether build a has every word of row, the ABI of a table row. A word without a hash, such as "2.",
-// never matches, because its kernel can no longer be built.
+// Serves reports whether the build `a` has every word of `row`, the ABI of a table row. A word without a hash, such as
+// "2.", never matches, because its kernel can no longer be built.
 func (a ABI) Serves(row ABI) bool {
 	return a.has(row, func(here, there string) bool { return here == there && !strings.HasSuffix(here, ".") })
 }
 
-// Accepts reports whether build a has every kernel of row with the same revision.
+// Accepts reports whether the build `a` has every kernel of `row` with the same revision.
 func (a ABI) Accepts(row ABI) bool {
 	return a.has(row, func(here, there string) bool { return here != "" && revisionOf(here) == revisionOf(there) })
 }

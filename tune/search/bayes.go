@@ -77,7 +77,7 @@ type kernelModel struct {
 	initial   []int // initial and required points
 	surrogate *surrogate
 	coords    map[int][]float64
-	batches   int // how often options was called
+	batches   int // calls of the method options
 }
 
 func newBayesSearch(s *State) *bayesSearch {

@@ -118,9 +118,9 @@ type Preference struct {
 }
 
 // Choose picks a winner from the finalists `fs`, sorted fastest first. Of those within the band of the fastest, it
-// takes the incumbent, else the default, else Neighbour, else the cheapest. The cheapest must be within the band by two
-// standard errors, because noise alone may bring a slower config within the band. winner and ties are indices of fs.
-// For an empty fs, winner is -1.
+// takes the incumbent, else the default, else Neighbour, else the cheapest. The cheapest must lie two standard errors
+// inside the band's edge, because noise alone may bring a slower config within the band. winner and ties are indices of
+// fs. For an empty fs, winner is -1.
 func (p Preference) Choose(fs []Finalist, band float64) (winner int, ties []int) {
 	if len(fs) == 0 {
 		return -1, nil

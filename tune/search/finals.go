@@ -138,8 +138,8 @@ func pick(all []Finalist, point int) (out Finalist) {
 }
 
 // confirm measures points and the default config in new rounds, because a point may have been fast by luck before. In
-// half of the rounds it measures `neighbours` too, because a config's times change by about 1 % with the configs beside
-// it. So the result covers rounds with and without neighbours.
+// half of the rounds it measures `neighbours` too, because a config's times change by about 1 % if other configs run in
+// the same rounds. So the result covers rounds with and without neighbours.
 func (s *State) confirm(ctx context.Context, stage record.Stage, points, neighbours []int, rule StopRule) ([]Finalist, error) {
 	f := NewState(s.Space, s.eval, Budget{}, s.Default, points, s.Rand)
 	defer func() { s.spent += f.spent }()

@@ -43,8 +43,8 @@ func (s *State) samplesInTime(latest *State) int {
 	return int((s.budget.Time - s.eval.Spent()) / each)
 }
 
-// confirmSamples returns the samples of a confirmation that ends early: three configs, and the neighbours in half of the
-// rounds.
+// confirmSamples returns the number of samples of a confirmation that ends early: three configs run in all rounds, and
+// the neighbours in half of the rounds.
 func (p Protocol) confirmSamples() int { return p.ConfirmRounds * (3 + Neighbours/2) }
 
 const quantile95 = 1.645 // of the normal distribution
@@ -61,9 +61,9 @@ func (s *State) maybeFaster(by float64) (out []int) {
 	return out
 }
 
-// maybeFasterThan compares two points round by round. It does not use the errors of adjustedPoints, which
-// subtracts the median over the points of a round. Of two or three points, one nearly equals this median. So its error
-// seems too small.
+// maybeFasterThan compares two points round by round. It does not use the errors of adjustedPoints, which subtracts the
+// median over the points of a round: with two or three points, this median nearly equals one of them, and the error of
+// this point seems too small.
 func (s *State) maybeFasterThan(best, rival int, by float64) bool {
 	ratio := stat.Ratio(s.inCommonRounds(rival, best))
 	return math.Log(ratio.Mid)+by < quantile95*ratio.StdErr()
@@ -85,7 +85,7 @@ func (s *State) inCommonRounds(a, b int) (out stat.Part) {
 	return out
 }
 
-// spreadWeight gives the usual spread the weight of this many samples.
+// spreadWeight is the weight of the usual spread in setSpreads, counted in samples.
 const spreadWeight = 20
 
 // setSpreads estimates the spread of each finalist from its own samples and from the usual spread (the median over

@@ -132,7 +132,7 @@ func screen(ctx context.Context, s *State, rounds int) ([]int, error) {
 	}
 }
 
-// RaceSamples returns the samples of a race of n points before its finals.
+// RaceSamples returns how many samples a race of n points takes before its finals.
 func RaceSamples(n int) int {
 	total := 0
 	for _, pass := range schedule {

@@ -118,7 +118,7 @@ func (m *Model) fit(points []record.Point) {
 
 const fewestOwn = 6
 
-// noiseOf returns the noise of a fit.
+// noiseOf computes the noise of samples from the results of stat.Polish, `item` and `round`.
 func noiseOf(obs []stat.Obs, item, round []float64) Noise {
 	n := Noise{Own: make([][]float64, len(item))}
 	for _, o := range obs {

@@ -12,8 +12,8 @@ import (
 
 const claimSessions = 3
 
-// Stability says how much gains of a config differ between sessions. A pair of gains is beyond its error if it differs
-// by more than 1.96 joint standard errors.
+// Stability says how much gains of a config differ between sessions. A pair of gains is beyond its error if the two
+// gains differ by more than 1.96 joint standard errors.
 type Stability struct {
 	Configs  int `json:"configs"`  // with a gain in several sessions
 	Sessions int `json:"sessions"` // largest number of sessions of a config
@@ -42,8 +42,8 @@ type sessionGains struct {
 	confirm  stat.Part   // in the search's own session
 }
 
-// StabilityOf compares the gains of a config between sessions. Of a config with six or more sessions, it
-// compares three with the next three. Of other configs, it compares all sessions with the confirmation.
+// StabilityOf compares the gains of each config between sessions. For a config with six or more sessions, it compares
+// three sessions with the next three. For other configs, it compares all sessions with the confirmation.
 func StabilityOf(results []record.Result) Stability {
 	var out Stability
 	var timeSquares, gainSquares []float64

@@ -7,9 +7,9 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// Gates fills dst with one input row of the activation as BF16 bits: first the gate values, then as
-// many up values. Magnitudes lie in [2^-3, 2^5). One value in 1,024 lies in [128, 256), where the
-// exponential of a float32 overflows.
+// Gates fills dst with one input row of the activation as BF16 bits: first the gate values, then
+// the same number of `up` values. Magnitudes lie in [2^-3, 2^5). One value in 1,024 lies in
+// [128, 256), where the exponential of a float32 overflows.
 func (w *Workload) Gates(rank, row int, dst []uint16) {
 	base := mix(w.Seed ^ uint64(rank)<<40 ^ uint64(row) ^ 1<<63)
 	for c := 0; c < len(dst); c += 4 {

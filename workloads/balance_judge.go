@@ -13,7 +13,7 @@ type BalanceOptions struct {
 	Ranks, Redundant int // Redundant: slots for replicas, over all ranks
 	Experts          int // 0: least multiple of Ranks that suffices
 	Windows          int // parts of the second half
-	// A number above 1 asks for EPLB's hierarchical policy.
+	// If Hosts is above 1, EPLB uses its hierarchical policy where possible, see RebalanceOver.
 	Hosts, Groups int
 }
 

@@ -14,7 +14,7 @@ func local(s drawRequest) (filler, error) {
 	return within("local", s, func(rank int) int { return rank })
 }
 
-// within returns a filler with which the tokens of rank r select only experts of rank of(r).
+// within returns a filler with which the tokens of rank r select only experts of the rank `of(r)`.
 func within(law string, s drawRequest, of func(rank int) int) (filler, error) {
 	n := s.LocalExperts()
 	if s.TopK > n {

@@ -11,7 +11,7 @@ type urn struct {
 	weight []uint64
 	start  []uint64 // [i] sum of weight[:i]
 	total  uint64
-	keep   []uint64 // alias table (Vose 1991), see one
+	keep   []uint64 // alias table (Vose 1991), see the method `one`
 	alias  []int32
 }
 

@@ -1,6 +1,7 @@
 package workloads
 
-// zipfKind draws as Mooncake's benchmark: the top-k of log-weight plus Gumbel noise.
+// zipfKind draws experts with the same probabilities as Mooncake's benchmark, which takes the top-k
+// of log-weight plus Gumbel noise.
 var zipfKind = kind{
 	name:       "zipf",
 	doc:        "experts are drawn one by one; the j-th most popular has weight 1/j^a",

@@ -45,7 +45,8 @@ func newSharedSurrogate(s *Space, kernels []*kernelModel, usual priors) *sharedS
 	return out
 }
 
-// coordinates returns the place of each value among the values of all kernels, then the kernel's number.
+// coordinates returns the coordinates of a point. For each parameter, the coordinate is the scaled place of the point's
+// value among the values of all kernels. The last coordinate is the kernel's number.
 func (h *sharedSurrogate) coordinates(s *Space, point int) []float64 {
 	if x, ok := h.coords[point]; ok {
 		return x

@@ -7,7 +7,7 @@ import (
 	"github.com/epbench/epbench/tune/record"
 )
 
-// Beside sums up rounds with a matrix product: medians over rounds of the slowest rank.
+// Beside sums up rounds with a matrix product. Each time is the slowest rank's time, as a median over rounds.
 func Beside(t *ep.BesideRounds) record.Beside {
 	of := func(rounds [][]float64) record.Interval { return MedianInterval(slowest(rounds)) }
 	return record.Beside{

@@ -240,7 +240,7 @@ func median(sorted []float64, spread float64) Estimate {
 }
 
 // medianRank returns where the 95 % interval of the median of n sorted values begins: between the values d and d+1.
-// `share`, from 0 to 1, says how far it lies from value d towards value d+1.
+// `share`, from 0 to 1, says how far this beginning lies from value d towards value d+1.
 func medianRank(n int) (d int, share float64) {
 	heads := distuv.Binomial{N: float64(n), P: 0.5}
 	covers := func(d int) float64 { return 1 - 2*heads.CDF(float64(d)) }
@@ -252,7 +252,7 @@ func medianRank(n int) (d int, share float64) {
 	return d, (float64(n) - k) * over / (k + (float64(n)-2*k)*over)
 }
 
-// A clock is coarse if at most the share tickShare of its values differ from each other.
+// A clock is coarse if the number of its different values is at most tickShare times the number of all its values.
 const tickShare = 0.5
 
 // tickOf returns the tick of a coarse clock: the least difference between two values. For a fine clock it returns 0.

@@ -35,7 +35,7 @@ func Worst(under []Effects, key string) record.Loss {
 }
 
 // Minimax returns the index of a config, and the config's worst loss over routings. It takes the first config whose
-// worst loss is within the band of the smallest worst loss. Without a config, it returns -1 and NaN.
+// worst loss exceeds the smallest worst loss by at most the band. Without a config, it returns -1 and NaN.
 func Minimax(under []Effects, keys []string, band float64) (index int, worst float64) {
 	losses := make([]float64, len(keys))
 	least := math.Inf(1)

@@ -219,7 +219,8 @@ func (c *activeSearch) fastest(n int) []ep.Config {
 	return append(out, c.result.Decision.Default)
 }
 
-// require adds a required config. It returns its point, or -1 if the search does not admit the config.
+// require adds a required config, and returns the config's point. If the search does not admit the config, it returns
+// -1.
 func (s *sweeper) require(c *activeSearch, cfg ep.Config, from record.Origin) int {
 	if !s.harness.planner.admits(c.problem, cfg) {
 		return -1

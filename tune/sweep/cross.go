@@ -147,8 +147,8 @@ func (g group) effects() []stat.Effects {
 	return out
 }
 
-// compromise returns the searched config whose worst loss is smallest. ok is false if the worst loss of a winner
-// exceeds this smallest loss by at most the band.
+// compromise returns the searched config with the smallest worst loss. ok is false if a winner is as good: if the
+// winner's worst loss exceeds the smallest one by at most the band.
 func (s *sweeper) compromise(g group, winners []ep.Config) (c ep.Config, ok bool) {
 	var searched []stat.Effects
 	for _, c := range g {

@@ -105,7 +105,8 @@ func (l *harness) legal(p ep.Problem, c ep.Config) error {
 	return nil
 }
 
-// measureAA measures the default against itself, in at most Policy.AAShare of `limit`. 0 means no limit.
+// measureAA measures the default against itself, in at most Policy.AAShare of `limit`. If `limit` is 0, the
+// time is not limited.
 func (l *harness) measureAA(ctx context.Context, r *measure.Runner, limit time.Duration) (record.AA, error) {
 	share := time.Duration(l.policy.AAShare * float64(limit))
 	aa, err := l.policy.MeasureAA(ctx, r, r.Default, share)
@@ -113,8 +114,8 @@ func (l *harness) measureAA(ctx context.Context, r *measure.Runner, limit time.D
 	return aa, err
 }
 
-// hostBound returns a function of the default's seconds. If an empty kernel takes hardly less, this function says that
-// launch parameters cannot matter. Otherwise it returns "".
+// hostBound returns a function of the default's seconds. If an empty kernel takes hardly less time than the default,
+// this function says that launch parameters cannot matter. Otherwise it returns "".
 func (l *harness) hostBound(r *measure.Runner) func(seconds float64) string {
 	return func(seconds float64) string {
 		if r.Workload.Problem.Objective == ep.BesideProduct || !measure.HostBound(seconds, r.Clock(), l.empty) {

@@ -9,8 +9,9 @@ import (
 	"github.com/epbench/epbench/tune/bounded"
 )
 
-// This file reads the part of Python's pickle (protocol 2) that torch.save uses, and never calls
-// anything. A call that rebuilds a tensor gives a tensor, and any other call gives `opaque`.
+// This file reads the part of Python's pickle (protocol 2) that torch.save uses. It does not carry
+// out the calls in a pickle: a call that rebuilds a tensor gives a tensor, and any other call gives
+// `opaque`.
 //
 // We do not use github.com/nlpodyssey/gopickle v0.2.0: it allocates the length that a file claims
 // for a string.

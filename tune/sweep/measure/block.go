@@ -232,8 +232,8 @@ func (r *Runner) runAll(ctx context.Context, left []*record.Result, keep func(*r
 	return nil
 }
 
-// runRound measures as many of the first lines as share a session, and returns one round a line. If there is an error,
-// the first line without a round caused it.
+// runRound measures the first line, and the lines after it up to the first one with another session. It returns one
+// round for each measured line. If there is an error, the first line without a round caused it.
 func (r *Runner) runRound(ctx context.Context, lines []*record.Result) ([]kernels.Rounds, error) {
 	defer stopwatch(&r.Wall.Measuring)()
 	lines = r.sameSession(lines)

@@ -10,7 +10,7 @@ import (
 )
 
 // admit prepares and checks candidates, and warms them up, once per session. The warm-up makes as many calls as a
-// sample, because a backend makes a graph for every such number.
+// sample, because a backend makes a separate graph for each number of calls.
 func (r *Runner) admit(ctx context.Context, live []int, lines []record.Result) error {
 	isTwin := func(point int) bool { return point == search.Twin }
 	first, err := r.checkCold(ctx, live, lines, func(point int) bool { return !isTwin(point) })

@@ -50,7 +50,7 @@ type Check struct {
 	Verdict record.Verdict  `json:"verdict"`
 	Claim   Claim           `json:"claim"`
 	Reason  string          `json:"reason"` // why the claim does not hold
-	// Launched is the config as the build that measured it spells it, if the table spells it differently.
+	// Launched is the config with the names of the build that was measured, if the table has other names.
 	Launched ep.Config `json:"launched,omitzero"`
 }
 

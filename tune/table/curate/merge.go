@@ -17,7 +17,7 @@ const (
 	Stays     Effect = "stays"     // the newcomer's row was not better
 	Replaced  Effect = "replaced"  // the newcomer's row was better beyond the band
 	Refreshed Effect = "refreshed" // same config, later evidence
-	Nearer    Effect = "nearer"    // a row of a nearer token count replaced it
+	Nearer    Effect = "nearer"    // a row that was measured at a nearer token count replaced it
 )
 
 // Overlap is an interval of token counts for which both tables had evidence.

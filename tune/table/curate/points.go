@@ -40,7 +40,7 @@ func (g group) measuredThere(s segment, tokens int) segment {
 }
 
 // outranked reports whether a row was only timed at a token count, without a search, and the other table has a search
-// nearby. Nearby means between the two nearest searches of the row's own table.
+// nearby. Nearby means between the next lower and the next higher token count that the row's own table searched.
 func (g group) outranked(side int, r, other *table.Row, tokens int) bool {
 	if r == nil || other == nil || !slices.Contains(r.Evidence.Between, tokens) || len(r.Evidence.Between) == len(r.Evidence.Tokens) {
 		return false

@@ -27,7 +27,7 @@ type param struct {
 	min, max float64
 	def      float64
 	whole    bool // integer
-	open     bool // absent: the problem decides
+	open     bool // if left out, the problem decides
 }
 
 type args struct {

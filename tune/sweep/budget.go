@@ -25,7 +25,8 @@ func (s *sweeper) allot() (search.Budget, error) {
 	return b, s.writeRun()
 }
 
-// share returns how much of the time `left` the next search gets. Large searches share what small ones leave.
+// share returns how much of the time `left` the next search gets. A search that needs less
+// than an equal part leaves the rest to larger searches.
 func (s *sweeper) share(left time.Duration) time.Duration {
 	var needs []time.Duration
 	for _, c := range s.searches[s.done:] {

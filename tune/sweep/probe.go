@@ -170,7 +170,7 @@ func (p *Plan) sessionRounds() float64 {
 
 const (
 	sessionConfigs = 4 + search.Neighbours
-	sessionSamples = 6 // mean configs in a round
+	sessionSamples = 6 // mean number of configs that one round measures
 )
 
 func (p *Plan) further(c probedCost) float64 {

@@ -193,8 +193,8 @@ func (m *rowMaker) runs(p rowChoice, tokens int) bool {
 	return p.dflt || m.serves(atTokens(p.searches[0].problem, tokens), p.config)
 }
 
-// atTokens returns p with another number of tokens. If p's buffers have room for exactly p's tokens, their
-// room changes too.
+// atTokens returns p with another number of tokens. If p's buffers have room for exactly p's tokens, the
+// new buffers have room for exactly the new number.
 func atTokens(p ep.Problem, tokens int) ep.Problem {
 	room := p.MaxTokens
 	if room == max(p.Tokens, 1) {

@@ -70,8 +70,8 @@ func (m *rowMaker) rows() []table.Row {
 	return out
 }
 
-// ranges returns the token ranges of one table key and class, with gaps. A range for all routings needs usable
-// searches of all routings.
+// ranges returns the token ranges of one table key and class. Gaps lie between them. A range for all routings needs
+// usable searches of all routings.
 func (m *rowMaker) ranges(byTokens []group, class ep.Class) []*tokenRange {
 	var out []*tokenRange
 	joined := false

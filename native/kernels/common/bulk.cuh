@@ -20,13 +20,21 @@ EP_DEVICE uint32_t shared_address(const void *p) {
 }
 
 EP_DEVICE void mbar_init(uint64_t *bar, uint32_t arrivals) {
-  EP_ASM_90(emul_mbar_init(bar, arrivals), "mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(shared_address(bar)), "r"(arrivals) : "memory");
-  EP_ASM_90(, "fence.mbarrier_init.release.cluster;" ::: "memory");
+#ifdef EP_EMULATE
+  emul_mbar_init(bar, arrivals);
+#elif EP_HAS_BULK
+  asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(shared_address(bar)), "r"(arrivals) : "memory");
+  asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
+#endif
 }
 
 EP_DEVICE void mbar_expect(uint64_t *bar, uint32_t bytes) {
-  EP_ASM_90(emul_mbar_expect(bar, bytes), "mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;"
-            ::"r"(shared_address(bar)), "r"(bytes) : "memory");
+#ifdef EP_EMULATE
+  emul_mbar_expect(bar, bytes);
+#elif EP_HAS_BULK
+  asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;"
+               ::"r"(shared_address(bar)), "r"(bytes) : "memory");
+#endif
 }
 
 EP_DEVICE bool mbar_try(uint64_t *bar, uint32_t parity) {
@@ -44,44 +52,83 @@ EP_DEVICE bool mbar_try(uint64_t *bar, uint32_t parity) {
 }
 
 EP_DEVICE void bulk_load(void *shared, const void *global, uint32_t bytes, uint64_t *bar) {
-  EP_ASM_90(emul_bulk_load(shared, global, bytes, bar),
-            "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];"
-            ::"r"(shared_address(shared)), "l"(global), "r"(bytes), "r"(shared_address(bar)) : "memory");
+#ifdef EP_EMULATE
+  emul_bulk_load(shared, global, bytes, bar);
+#elif EP_HAS_BULK
+  asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];"
+               ::"r"(shared_address(shared)), "l"(global), "r"(bytes), "r"(shared_address(bar)) : "memory");
+#endif
 }
 
 /* Orders this thread's writes to shared memory before a later bulk store. */
-EP_DEVICE void fence_shared_to_bulk() { EP_ASM_90(, "fence.proxy.async.shared::cta;" ::: "memory"); }
-
-EP_DEVICE void bulk_store(void *global, const void *shared, uint32_t bytes) {
-  EP_ASM_90(emul_bulk_store(global, shared, bytes), "cp.async.bulk.global.shared::cta.bulk_group [%0], [%1], %2;"
-            ::"l"(global), "r"(shared_address(shared)), "r"(bytes) : "memory");
+EP_DEVICE void fence_shared_to_bulk() {
+#if !defined(EP_EMULATE) && EP_HAS_BULK
+  asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
+#endif
 }
 
-EP_DEVICE void bulk_commit() { EP_ASM_90(emul_bulk_commit(), "cp.async.bulk.commit_group;" ::: "memory"); }
+EP_DEVICE void bulk_store(void *global, const void *shared, uint32_t bytes) {
+#ifdef EP_EMULATE
+  emul_bulk_store(global, shared, bytes);
+#elif EP_HAS_BULK
+  asm volatile("cp.async.bulk.global.shared::cta.bulk_group [%0], [%1], %2;"
+               ::"l"(global), "r"(shared_address(shared)), "r"(bytes) : "memory");
+#endif
+}
+
+EP_DEVICE void bulk_commit() {
+#ifdef EP_EMULATE
+  emul_bulk_commit();
+#elif EP_HAS_BULK
+  asm volatile("cp.async.bulk.commit_group;" ::: "memory");
+#endif
+}
 
 /* Waits until shared memory has been read by all groups but the n latest. */
 template <int n>
-EP_DEVICE void bulk_wait_read() { EP_ASM_90(emul_bulk_wait(n, false), "cp.async.bulk.wait_group.read %0;" ::"n"(n) : "memory"); }
+EP_DEVICE void bulk_wait_read() {
+#ifdef EP_EMULATE
+  emul_bulk_wait(n, false);
+#elif EP_HAS_BULK
+  asm volatile("cp.async.bulk.wait_group.read %0;" ::"n"(n) : "memory");
+#endif
+}
 
-/* Waits until all groups of this thread's bulk stores but the n latest are written. The thread's later stores come
- * after these writes. */
+/* Waits until all groups of this thread's bulk stores but the n latest are written, before the thread's later
+ * stores. */
 template <int n>
 EP_DEVICE void bulk_wait_written() {
-  EP_ASM_90(emul_bulk_wait(n, true), "cp.async.bulk.wait_group %0;" ::"n"(n) : "memory");
-  EP_ASM_90(, "fence.proxy.async;" ::: "memory");
+#ifdef EP_EMULATE
+  emul_bulk_wait(n, true);
+#elif EP_HAS_BULK
+  asm volatile("cp.async.bulk.wait_group %0;" ::"n"(n) : "memory");
+  asm volatile("fence.proxy.async;" ::: "memory");
+#endif
 }
 
 /* Asynchronous copies by one lane, from global to shared memory. A lane that reads only its own copies needs no
  * barrier. */
 
 EP_DEVICE void cp_async16(void *shared, const void *global) {
-  EP_ASM(memcpy(shared, global, 16), "cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(shared_address(shared)), "l"(global) : "memory");
+#ifdef EP_EMULATE
+  memcpy(shared, global, 16);
+#else
+  asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(shared_address(shared)), "l"(global) : "memory");
+#endif
 }
 
-EP_DEVICE void cp_async_commit() { EP_ASM(, "cp.async.commit_group;" ::: "memory"); }
+EP_DEVICE void cp_async_commit() {
+#ifndef EP_EMULATE
+  asm volatile("cp.async.commit_group;" ::: "memory");
+#endif
+}
 
 template <int n>
-EP_DEVICE void cp_async_wait() { EP_ASM(, "cp.async.wait_group %0;" ::"n"(n) : "memory"); }
+EP_DEVICE void cp_async_wait() {
+#ifndef EP_EMULATE
+  asm volatile("cp.async.wait_group %0;" ::"n"(n) : "memory");
+#endif
+}
 
 /* Asks L2 to load memory, and does not wait. One lane calls it for all `bytes` bytes, a multiple of 16. */
 EP_DEVICE void prefetch_l2(const void *p, uint32_t bytes) {

@@ -1,23 +1,19 @@
 /* The entries of a kernel that may be launched in two halves. NAME_async sends, NAME_wait receives, and the kernel
- * NAME does both. All blocks of a grid must run at the same time.
- *
- * EP_HALVES_OF(name, run, arguments, send, receive): `run` gets a lambda as its second argument and calls it.
- * `arguments` is the parameter list of this lambda, whose body is `send`, `receive` or both. */
+ * NAME does both. All blocks of a grid must run at the same time. */
 #pragma once
 
 #include "common/check.cuh"
 
-#define EP_HALVES(name, send, receive) EP_HALVES_OF(name, ep_run, (), send(a), receive(a))
-#define EP_HALVES_OF(name, run, arguments, send, receive)                    \
+#define EP_HALVES(name, send, receive)                                       \
   EP_ENTRY(EP_THREADS, 1) name##_async(const __grid_constant__ EpArgs a) {   \
-    run(a, [&] arguments { send; });                                         \
+    ep_run(a, [&] { send(a); });                                             \
   }                                                                          \
   EP_ENTRY(EP_THREADS, 1) name##_wait(const __grid_constant__ EpArgs a) {    \
-    run(a, [&] arguments { receive; });                                      \
+    ep_run(a, [&] { receive(a); });                                          \
   }                                                                          \
   EP_ENTRY(EP_THREADS, 1) name(const __grid_constant__ EpArgs a) {           \
-    run(a, [&] arguments {                                                   \
-      send;                                                                  \
-      receive;                                                               \
+    ep_run(a, [&] {                                                          \
+      send(a);                                                               \
+      receive(a);                                                            \
     });                                                                      \
   }

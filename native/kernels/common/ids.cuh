@@ -20,11 +20,3 @@ EP_DEVICE int32_t ep_id(const EpArgs &a, uint64_t j) {
   const int32_t id = ep_load_id(a, j);
   return ep_is_expert(id) ? id : -1;
 }
-
-/* Returns the slots of a token that combine fills, bit i for slot i: a rank, or with `direct` a top-k position. Lane
- * k has the id of position k, or -1. */
-template <bool direct>
-EP_DEVICE uint32_t ep_slots_used(int32_t id) {
-  if (direct) return __ballot_sync(EP_FULL_WARP, id >= 0);
-  return __reduce_or_sync(EP_FULL_WARP, id < 0 ? 0u : 1u << (id / EP_LOCAL_EXPERTS));
-}

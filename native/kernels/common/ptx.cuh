@@ -27,19 +27,6 @@
 #endif
 #endif
 
-/* EP_ASM(emulated, ...) is an asm volatile statement, in place of which the emulation executes `emulated`.
- * EP_ASM_90 is nothing before sm_90. */
-#ifdef EP_EMULATE
-#define EP_ASM(emulated, ...) emulated
-#else
-#define EP_ASM(emulated, ...) asm volatile(__VA_ARGS__)
-#endif
-#if defined(EP_EMULATE) || EP_ARCH >= 900
-#define EP_ASM_90 EP_ASM
-#else
-#define EP_ASM_90(emulated, ...)
-#endif
-
 EP_DEVICE uint32_t lane_id() { return threadIdx.x & 31u; }
 EP_DEVICE uint32_t warp_id() { return threadIdx.x >> 5; }
 EP_DEVICE uint32_t warps_in_block() { return blockDim.x >> 5; }
@@ -48,18 +35,20 @@ static const uint32_t EP_FULL_WARP = 0xffffffffu;
 
 #ifdef EP_EMULATE
 
-#define EP_LD_PTX(name, op, order)                                                     \
-  template <class T>                                                                   \
-  EP_DEVICE T name(const T *p) { emul_reads(p); return __atomic_load_n(p, order); }    \
+#define EP_LD(name, order)                                                             \
+  EP_DEVICE uint32_t name(const uint32_t *p) { emul_reads(p); return __atomic_load_n(p, order); } \
+  EP_DEVICE int32_t name(const int32_t *p) { emul_reads(p); return __atomic_load_n(p, order); }   \
+  EP_DEVICE uint64_t name(const uint64_t *p) { emul_reads(p); return __atomic_load_n(p, order); } \
   EP_DEVICE uint4 name(const uint4 *p) {                                               \
     emul_reads(p);                                                                     \
     const uint32_t *w = reinterpret_cast<const uint32_t *>(p);                         \
     return make_uint4(__atomic_load_n(w, order), __atomic_load_n(w + 1, order),        \
                       __atomic_load_n(w + 2, order), __atomic_load_n(w + 3, order));   \
   }
-#define EP_ST_PTX(name, op, order)                                                     \
-  template <class T>                                                                   \
-  EP_DEVICE void name(T *p, T v) { emul_writes(p); __atomic_store_n(p, v, order); }    \
+#define EP_ST(name, order)                                                             \
+  EP_DEVICE void name(uint32_t *p, uint32_t v) { emul_writes(p); __atomic_store_n(p, v, order); } \
+  EP_DEVICE void name(int32_t *p, int32_t v) { emul_writes(p); __atomic_store_n(p, v, order); }   \
+  EP_DEVICE void name(uint64_t *p, uint64_t v) { emul_writes(p); __atomic_store_n(p, v, order); } \
   EP_DEVICE void name(uint4 *p, uint4 v) {                                             \
     emul_writes(p);                                                                    \
     uint32_t *w = reinterpret_cast<uint32_t *>(p);                                     \
@@ -68,9 +57,18 @@ static const uint32_t EP_FULL_WARP = 0xffffffffu;
     __atomic_store_n(w + 2, v.z, order);                                               \
     __atomic_store_n(w + 3, v.w, order);                                               \
   }
-#define EP_ADD_PTX(name, op, order)                                                    \
-  template <class T>                                                                   \
-  EP_DEVICE T name(T *p, T v) { emul_updates(p); return __atomic_fetch_add(p, v, order); }
+#define EP_ADD(name, order)                                                            \
+  EP_DEVICE uint32_t name(uint32_t *p, uint32_t v) { emul_updates(p); return __atomic_fetch_add(p, v, order); } \
+  EP_DEVICE int32_t name(int32_t *p, int32_t v) { emul_updates(p); return __atomic_fetch_add(p, v, order); }    \
+  EP_DEVICE uint64_t name(uint64_t *p, uint64_t v) { emul_updates(p); return __atomic_fetch_add(p, v, order); }
+
+#define EP_MO_RELAXED __ATOMIC_RELAXED
+#define EP_MO_ACQUIRE __ATOMIC_ACQUIRE
+#define EP_MO_RELEASE __ATOMIC_RELEASE
+#define EP_MO_ACQ_REL __ATOMIC_ACQ_REL
+#define EP_LD_PTX(name, op, order) EP_LD(name, order)
+#define EP_ST_PTX(name, op, order) EP_ST(name, order)
+#define EP_ADD_PTX(name, op, order) EP_ADD(name, order)
 
 #else
 
@@ -113,66 +111,104 @@ static const uint32_t EP_FULL_WARP = 0xffffffffu;
 
 #endif
 
-/* The last argument is the order in the emulation. PTX without state space also accepts addresses in shared memory. */
-EP_LD_PTX(ld_acquire_cta, "ld.acquire.cta", __ATOMIC_ACQUIRE)
-EP_LD_PTX(ld_relaxed_gpu, "ld.relaxed.gpu.global", __ATOMIC_RELAXED)
-EP_LD_PTX(ld_acquire_gpu, "ld.acquire.gpu.global", __ATOMIC_ACQUIRE)
-EP_LD_PTX(ld_relaxed_sys, "ld.relaxed.sys.global", __ATOMIC_RELAXED)
-EP_LD_PTX(ld_acquire_sys, "ld.acquire.sys.global", __ATOMIC_ACQUIRE)
-EP_ST_PTX(st_release_cta, "st.release.cta", __ATOMIC_RELEASE)
-EP_ST_PTX(st_relaxed_gpu, "st.relaxed.gpu.global", __ATOMIC_RELAXED)
-EP_ST_PTX(st_release_gpu, "st.release.gpu.global", __ATOMIC_RELEASE)
-EP_ST_PTX(st_relaxed_sys, "st.relaxed.sys.global", __ATOMIC_RELAXED)
-EP_ST_PTX(st_release_sys, "st.release.sys.global", __ATOMIC_RELEASE)
-EP_ADD_PTX(add_relaxed_gpu, "atom.add.relaxed.gpu.global", __ATOMIC_RELAXED)
-EP_ADD_PTX(add_acq_rel_gpu, "atom.add.acq_rel.gpu.global", __ATOMIC_ACQ_REL)
-EP_ADD_PTX(add_relaxed_sys, "atom.add.relaxed.sys.global", __ATOMIC_RELAXED)
+/* PTX without state space also accepts addresses in shared memory. */
+EP_LD_PTX(ld_volatile, "ld.volatile.global", EP_MO_RELAXED)
+EP_LD_PTX(ld_acquire_cta, "ld.acquire.cta", EP_MO_ACQUIRE)
+EP_LD_PTX(ld_relaxed_gpu, "ld.relaxed.gpu.global", EP_MO_RELAXED)
+EP_LD_PTX(ld_acquire_gpu, "ld.acquire.gpu.global", EP_MO_ACQUIRE)
+EP_LD_PTX(ld_relaxed_sys, "ld.relaxed.sys.global", EP_MO_RELAXED)
+EP_LD_PTX(ld_acquire_sys, "ld.acquire.sys.global", EP_MO_ACQUIRE)
+EP_ST_PTX(st_release_cta, "st.release.cta", EP_MO_RELEASE)
+EP_ST_PTX(st_relaxed_gpu, "st.relaxed.gpu.global", EP_MO_RELAXED)
+EP_ST_PTX(st_release_gpu, "st.release.gpu.global", EP_MO_RELEASE)
+EP_ST_PTX(st_relaxed_sys, "st.relaxed.sys.global", EP_MO_RELAXED)
+EP_ST_PTX(st_release_sys, "st.release.sys.global", EP_MO_RELEASE)
+EP_ADD_PTX(add_relaxed_cta, "atom.add.relaxed.cta", EP_MO_RELAXED)
+EP_ADD_PTX(add_relaxed_gpu, "atom.add.relaxed.gpu.global", EP_MO_RELAXED)
+EP_ADD_PTX(add_release_gpu, "atom.add.release.gpu.global", EP_MO_RELEASE)
+EP_ADD_PTX(add_acq_rel_gpu, "atom.add.acq_rel.gpu.global", EP_MO_ACQ_REL)
+EP_ADD_PTX(add_relaxed_sys, "atom.add.relaxed.sys.global", EP_MO_RELAXED)
+EP_ADD_PTX(add_acq_rel_sys, "atom.add.acq_rel.sys.global", EP_MO_ACQ_REL)
 
 /* Writes v to *p if *p equals `want`; returns the old value. Relaxed, device scope. */
 EP_DEVICE uint32_t cas_relaxed_gpu(uint32_t *p, uint32_t want, uint32_t v) {
-  uint32_t old = want;
-  EP_ASM(emul_updates(p); __atomic_compare_exchange_n(p, &old, v, false, __ATOMIC_RELAXED, __ATOMIC_RELAXED),
-         "atom.cas.relaxed.gpu.global.b32 %0, [%1], %2, %3;" : "=r"(old) : "l"(p), "r"(want), "r"(v) : "memory");
+#ifdef EP_EMULATE
+  emul_updates(p);
+  __atomic_compare_exchange_n(p, &want, v, false, __ATOMIC_RELAXED, __ATOMIC_RELAXED);
+  return want;
+#else
+  uint32_t old;
+  asm volatile("atom.cas.relaxed.gpu.global.b32 %0, [%1], %2, %3;"
+               : "=r"(old) : "l"(p), "r"(want), "r"(v) : "memory");
   return old;
+#endif
 }
 
 /* Adds without returning the old value, so that the thread does not wait. */
+#ifdef EP_EMULATE
 #define EP_RED(name, op, order)                                                \
   EP_DEVICE void name(int32_t *p, int32_t v) {                                 \
-    EP_ASM(emul_updates(p); __atomic_fetch_add(p, v, order), op ".s32 [%0], %1;" ::"l"(p), "r"(v) : "memory"); \
+    emul_updates(p);                                                           \
+    __atomic_fetch_add(p, v, order);                                           \
   }
-EP_RED(red_add_relaxed_gpu, "red.add.relaxed.gpu.global", __ATOMIC_RELAXED)
-EP_RED(red_add_release_gpu, "red.add.release.gpu.global", __ATOMIC_RELEASE)
+#else
+#define EP_RED(name, op, order)                                                \
+  EP_DEVICE void name(int32_t *p, int32_t v) { asm volatile(op ".s32 [%0], %1;" ::"l"(p), "r"(v) : "memory"); }
+#endif
+EP_RED(red_add_relaxed_gpu, "red.add.relaxed.gpu.global", EP_MO_RELAXED)
+EP_RED(red_add_release_gpu, "red.add.release.gpu.global", EP_MO_RELEASE)
 
-/* Loads input that no thread writes during the kernel. A receive buffer is no such input. */
+/* Loads input that no thread writes during the kernel, so not a receive buffer. */
 EP_DEVICE uint4 ld_readonly(const uint4 *p) {
+#ifdef EP_EMULATE
+  return *p;
+#else
   uint4 v;
-  EP_ASM(v = *p, "ld.global.nc.L1::no_allocate.v4.u32 {%0, %1, %2, %3}, [%4];"
-         : "=r"(v.x), "=r"(v.y), "=r"(v.z), "=r"(v.w) : "l"(p));
+  asm volatile("ld.global.nc.L1::no_allocate.v4.u32 {%0, %1, %2, %3}, [%4];"
+               : "=r"(v.x), "=r"(v.y), "=r"(v.z), "=r"(v.w) : "l"(p));
   return v;
+#endif
 }
 
 /* Loads a vector that is read only once, without a line in L1. It stays in program order with neighbouring asm
  * volatile statements. */
 EP_DEVICE uint4 ld_once(const uint4 *p) {
+#ifdef EP_EMULATE
+  return *p;
+#else
   uint4 v;
-  EP_ASM(v = *p, "ld.global.L1::no_allocate.v4.u32 {%0, %1, %2, %3}, [%4];"
-         : "=r"(v.x), "=r"(v.y), "=r"(v.z), "=r"(v.w) : "l"(p) : "memory");
+  asm volatile("ld.global.L1::no_allocate.v4.u32 {%0, %1, %2, %3}, [%4];"
+               : "=r"(v.x), "=r"(v.y), "=r"(v.z), "=r"(v.w) : "l"(p) : "memory");
   return v;
+#endif
 }
 
-#define EP_FENCE(scope) EP_DEVICE void fence_acq_rel_##scope() { EP_ASM(emul_fence(), "fence.acq_rel." #scope ";" ::: "memory"); }
+#ifdef EP_EMULATE
+#define EP_FENCE(scope) EP_DEVICE void fence_acq_rel_##scope() { emul_fence(); }
+#else
+#define EP_FENCE(scope) EP_DEVICE void fence_acq_rel_##scope() { asm volatile("fence.acq_rel." #scope ";" ::: "memory"); }
+#endif
 EP_FENCE(gpu)
 EP_FENCE(sys)
 
 /* Returns the nanoseconds of the global timer, which on H200 ticks every 32 ns. */
 EP_DEVICE uint64_t globaltimer() {
+#ifdef EP_EMULATE
+  return emul_time_ns();
+#else
   unsigned long long t;
-  EP_ASM(t = emul_time_ns(), "mov.u64 %0, %%globaltimer;" : "=l"(t));
+  asm volatile("mov.u64 %0, %%globaltimer;" : "=l"(t));
   return t;
+#endif
 }
 
-EP_DEVICE void sleep_ns(uint32_t ns) { EP_ASM(emul_sleep(ns), "nanosleep.u32 %0;" ::"r"(ns)); }
+EP_DEVICE void sleep_ns(uint32_t ns) {
+#ifdef EP_EMULATE
+  emul_sleep(ns);
+#else
+  asm volatile("nanosleep.u32 %0;" ::"r"(ns));
+#endif
+}
 
 EP_DEVICE void spin_pause() {
 #ifdef EP_EMULATE
@@ -181,14 +217,27 @@ EP_DEVICE void spin_pause() {
 }
 
 /* Waits until the previous kernel of the stream has ended and its writes are visible. Nothing before sm_90. */
-EP_DEVICE void pdl_wait() { EP_ASM_90(, "griddepcontrol.wait;" ::: "memory"); }
+EP_DEVICE void pdl_wait() {
+#if !defined(EP_EMULATE) && EP_ARCH >= 900
+  asm volatile("griddepcontrol.wait;" ::: "memory");
+#endif
+}
 
 /* Lets the next kernel of the stream start. Nothing before sm_90. */
-EP_DEVICE void pdl_launch() { EP_ASM_90(, "griddepcontrol.launch_dependents;" ::: "memory"); }
+EP_DEVICE void pdl_launch() {
+#if !defined(EP_EMULATE) && EP_ARCH >= 900
+  asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
+#endif
+}
 
 /* Named barriers of a part of a block: id is 1 to 15, threads a multiple of 32. */
+
 EP_DEVICE void bar_sync(uint32_t id, uint32_t threads) {
-  EP_ASM(emul_bar_sync(id, threads), "bar.sync %0, %1;" ::"r"(id), "r"(threads) : "memory");
+#ifdef EP_EMULATE
+  emul_bar_sync(id, threads);
+#else
+  asm volatile("bar.sync %0, %1;" ::"r"(id), "r"(threads) : "memory");
+#endif
 }
 
 /* Converts to e4m3 (OCP OFP8 1.0) with integer arithmetic, ties to even, saturating at 448. NaN becomes 0x7f. */

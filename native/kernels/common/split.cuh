@@ -3,13 +3,14 @@
  * next call's sender starts after this call's receiver has ended. */
 #pragma once
 
-/* Defines the entries of a kernel. run<sends, receives>(a) does what its template arguments say. */
+/* The name of the entry that sends. With EP_FUSED it also receives. */
 #ifdef EP_SPLIT
-#define EP_ENTRIES_OF(name, run)                                                                  \
-  EP_ENTRY(EP_THREADS, 1) name##_send(const __grid_constant__ EpArgs a) { run<true, false>(a); } \
-  EP_ENTRY(EP_THREADS, 1) name##_recv(const __grid_constant__ EpArgs a) { run<false, true>(a); }
+#define EP_SENDER_NAME(name) name##_send
+static const bool EP_FUSED = false;
 #else
-#define EP_ENTRIES_OF(name, run) \
-  EP_ENTRY(EP_THREADS, 1) name(const __grid_constant__ EpArgs a) { run<true, true>(a); }
+#define EP_SENDER_NAME(name) name
+static const bool EP_FUSED = true;
 #endif
-#define EP_ENTRIES(name, run) EP_ENTRIES_OF(name, run) /* `name` may be a macro */
+#define EP_SENDER(name) EP_SENDER_NAME(name)
+#define EP_RECEIVER_NAME(name) name##_recv
+#define EP_RECEIVER(name) EP_RECEIVER_NAME(name)

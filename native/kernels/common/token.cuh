@@ -1,5 +1,5 @@
-/* A token as kernels send it: EP_VECTORS vectors of 16 bytes, then EP_TOKEN_SCALES scales of 32 bits. With FP8,
- * eight vectors share a scale. The lane that has the first of them also has the scale.
+/* A token as kernels send it: EP_VECTORS vectors of 16 bytes, then EP_TOKEN_SCALES scales of 32 bits. With FP8, a
+ * lane with every eighth vector also has a scale.
  *
  * In functions with a parameter n, each lane of a warp moves n vectors: `first`, `first` + 32, and so on. */
 #pragma once
@@ -20,10 +20,10 @@ EP_DEVICE bool ep_has_scale(uint32_t vector) { return EP_TOKEN_SCALES > 0 && ep_
 
 EP_DEVICE uint32_t *ep_slot_scale(uint8_t *slot, uint32_t vector) { return reinterpret_cast<uint32_t *>(slot + EP_PAYLOAD) + vector / 8; }
 
-/* Loads a lane's part of a polled slot. Returns the largest of its words and `largest`: the sentinel if data is
- * missing. */
+/* Loads a lane's part of a polled slot, and returns its largest word: the sentinel if data is missing. */
 template <uint32_t n>
-EP_DEVICE uint32_t ep_load_part(uint8_t *slot, uint32_t first, uint4 (&data)[n], uint32_t (&scale)[n], uint32_t largest = 0) {
+EP_DEVICE uint32_t ep_load_part(uint8_t *slot, uint32_t first, uint4 (&data)[n], uint32_t (&scale)[n]) {
+  uint32_t largest = 0;
 #pragma unroll
   for (uint32_t v = 0; v < n; v++) {
     uint32_t vector = first + 32 * v;

@@ -17,11 +17,8 @@ static __device__ void ep_combine_receive(const EpArgs &a) {
 
 EP_HALVES(ep_combine, send_tokens_back, ep_combine_receive)
 
-/* Copies the first `tokens` rows of y to the output, for a shared expert that is not fused. */
 EP_ENTRY(EP_THREADS, 1) ep_copy_shared_outputs(const __grid_constant__ EpArgs a) {
   pdl_wait();
-  for (int64_t row = blockIdx.x; row < a.tokens; row += gridDim.x)
-    block_memcpy<EP_IN_FLIGHT>(a.combined + row * EP_HIDDEN, a.y + row * EP_HIDDEN,
-                               static_cast<uint32_t>(EP_ROW_BYTES), threadIdx.x, blockDim.x);
+  copy_shared_expert_outputs(a);
   pdl_launch();
 }

@@ -5,12 +5,12 @@
 #include "ep/dispatch_send.cuh"
 
 struct EpOffsets {
-  uint32_t pair_ends[EP_PAIRS];      /* by (local expert, source): rows of the pairs up to and including this one */
+  uint32_t pair_ends[EP_PAIRS];      /* rows of the pairs up to and including this one */
   uint32_t group_rows[EP_GROUPS];    /* padded rows of each group; after the scan, up to and including the group */
   uint32_t group_blocks[EP_GROUPS];
 };
 
-#ifdef EP_HOSTS /* hosts/dispatch_counts.cuh has these functions */
+#ifdef EP_HOSTS /* hosts/dispatch_send.cuh and hosts/dispatch_counts.cuh have these functions */
 static const bool EP_OVER_HOSTS = true;
 EP_DEVICE bool ep_collect_messages(const EpArgs &a, const EpOffsets &o);
 #else
@@ -50,6 +50,10 @@ EP_DEVICE bool ep_collect_counts(const EpArgs &a, EpOffsets &o) {
   return __syncthreads_or(!ok) == 0;
 }
 
+EP_DEVICE uint32_t ep_pair_count(const EpOffsets &o, uint32_t pair) {
+  return o.pair_ends[pair] - (pair > 0 ? o.pair_ends[pair - 1] : 0);
+}
+
 EP_DEVICE uint32_t ep_rows_before(const EpOffsets &o, uint32_t local) {
   return local > 0 ? o.pair_ends[local * EP_SOURCES - 1] : 0;
 }
@@ -74,6 +78,11 @@ EP_DEVICE void ep_pad_offsets(const EpArgs &a, EpOffsets &o) {
   if (threadIdx.x == 0) a.row_offsets[0] = 0;
 }
 
+EP_DEVICE uint32_t ep_group_start(const EpOffsets &o, uint32_t local) {
+  const uint32_t g = local + EP_SHARED;
+  return g > 0 ? o.group_rows[g - 1] : 0;
+}
+
 /* Writes each expert's prefixes for the copying blocks, and zeroes the counters by which these blocks claim work. */
 EP_DEVICE void ep_publish_prefixes(const EpArgs &a, const EpOffsets &o) {
   for (uint32_t i = threadIdx.x; i < EP_PAIRS; i += blockDim.x) {
@@ -88,10 +97,10 @@ EP_DEVICE void ep_publish_prefixes(const EpArgs &a, const EpOffsets &o) {
  * arrived". */
 EP_DEVICE void ep_publish_pairs(const EpArgs &a, const EpOffsets &o) {
   for (uint32_t i = threadIdx.x; i < EP_PAIRS; i += blockDim.x) {
-    const uint32_t local = i / EP_SOURCES, group = local + EP_SHARED;
-    const uint32_t end = (group > 0 ? o.group_rows[group - 1] : 0) + o.pair_ends[i] - ep_rows_before(o, local);
+    const uint32_t local = i / EP_SOURCES;
+    const uint32_t end = ep_group_start(o, local) + o.pair_ends[i] - ep_rows_before(o, local);
     ep_counter(a, EP_PAIR)[2 * i] = static_cast<int32_t>(EP_READY_FLAG + end);
-    ep_counter(a, EP_PAIR)[2 * i + 1] = static_cast<int32_t>(o.pair_ends[i] - (i > 0 ? o.pair_ends[i - 1] : 0));
+    ep_counter(a, EP_PAIR)[2 * i + 1] = static_cast<int32_t>(ep_pair_count(o, i));
     if (!EP_OVER_HOSTS) st_relaxed_sys(ep_word(a, a.rank, EP_D_COUNT, i), EP_NOT_ARRIVED);
   }
 }
@@ -111,8 +120,7 @@ static __device__ void ep_offsets_block(const EpArgs &a) {
     st_relaxed_gpu(ep_counter(a, EP_CLAIM), 0);
     st_release_gpu(ep_counter(a, EP_READY), EP_READY_FLAG);
   }
-  /* Under direct only combine reads the pairs, so the copying blocks start first. */
-  if (EP_ALGO == EP_DIRECT) ep_publish_pairs(a, o);
+  if (EP_ALGO == EP_DIRECT) ep_publish_pairs(a, o); /* only combine reads the pairs: copying blocks first */
 }
 
 EP_DEVICE uint32_t ep_tile_rows(const EpArgs &a) { return static_cast<uint32_t>(a.tile_tokens); }
@@ -126,11 +134,12 @@ EP_DEVICE void ep_place_row(const EpArgs &a, const uint8_t *message, EpRow r) {
   ep_store_scales<EP_DTYPE, EP_HIDDEN>(a.out_scales, message + EP_SCALES_AT, r, a.max_rows);
 }
 
-/* Direct: records a row's token, in the lane whose id is this expert. */
-EP_DEVICE void ep_note_message(const EpArgs &a, const uint8_t *message, int64_t row, uint32_t expert) {
+/* Direct: writes a row's token and top-k position to src_info. The position is the lane whose id is this expert. */
+EP_DEVICE void ep_note_source(const EpArgs &a, const uint8_t *message, int64_t row, uint32_t expert) {
   if (lane_id() >= EP_TOPK) return;
   if (reinterpret_cast<const uint16_t *>(message + EP_IDS_AT)[lane_id()] != expert) return;
-  ep_note_source(a, row, *reinterpret_cast<const uint32_t *>(message + EP_TOKEN_BYTES), lane_id());
+  a.src_info[2 * row] = *reinterpret_cast<const int32_t *>(message + EP_TOKEN_BYTES);
+  a.src_info[2 * row + 1] = static_cast<int32_t>(lane_id());
 }
 
 EP_DEVICE uint32_t ep_rows_to_visit(uint32_t rows) { return EP_DTYPE == EP_NVFP4 ? ep_up(rows, EP_SCALE_ROWS) : rows; }
@@ -153,7 +162,7 @@ EP_DEVICE void ep_copy_tile(const EpArgs &a, uint32_t local, uint32_t from, uint
     const uint32_t slot = i - static_cast<uint32_t>(source > 0 ? prefix[source - 1] : 0);
     const uint8_t *message = recv + recv_buf_layout(local, source, slot, a.max_tokens);
     ep_place_row(a, message, r);
-    ep_note_message(a, message, r.row, expert);
+    ep_note_source(a, message, r.row, expert);
   }
 }
 

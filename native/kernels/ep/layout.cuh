@@ -71,11 +71,13 @@ enum EpCounter {
   EP_SHARED_READY,
   EP_SHARED_STARTED,
   EP_CLAIM,
+  EP_DONE,
   EP_RANK_RESERVED = 8,  /* [8] dedup: slots assigned at a rank */
   EP_RANK_FINISHED = 16, /* [8] dedup: parts written to a rank */
   EP_MESSAGES = 24,      /* [8] dedup: messages from a source */
   EP_RETURNED = 32,      /* [8] dedup: chunks sent back to a rank */
-  EP_RESERVED = 40,                         /* [E] slots assigned at an expert */
+  EP_TABLES = 40,
+  EP_RESERVED = EP_TABLES,                  /* [E] slots assigned at an expert */
   EP_FINISHED = EP_RESERVED + EP_EXPERTS,   /* [E] parts written to an expert */
   EP_PAIR = EP_FINISHED + EP_EXPERTS,       /* [E, 2] {1024 + end row, rows} of (local expert, source) */
   EP_PREFIX = EP_PAIR + 2 * EP_EXPERTS,     /* [E] rows of (local expert, sources up to this one) */

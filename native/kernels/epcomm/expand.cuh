@@ -35,8 +35,8 @@ EP_DEVICE int32_t expand_id(const EpPlacesArgs &a, int64_t i) {
   return id >= 0 && id < a.experts ? static_cast<int32_t>(id) : -1;
 }
 
-/* Counts the rows of each expert. Sets s.next[e] to the row for the next selection of expert e, where selections
- * before number `first` already have their rows. */
+/* Counts the rows of each expert, and sets `next` to the row that the expert's first selection from number `first`
+ * on gets. */
 EP_DEVICE void expand_count(const EpPlacesArgs &a, int64_t all, int64_t first, ExpandCounts &s) {
   const uint32_t experts = static_cast<uint32_t>(a.experts), align = static_cast<uint32_t>(a.align);
   for (uint32_t e = threadIdx.x; e < experts; e += blockDim.x) s.all[e] = s.next[e] = 0;
@@ -108,9 +108,22 @@ EP_ENTRY(512, 1) ep_places(const __grid_constant__ EpPlacesArgs a) {
 
 EP_DEVICE void expand_row(const EpExpandArgs &a, int64_t row) {
   const int32_t slot = lane_id() < static_cast<uint32_t>(a.topk) ? a.slots[row * a.topk + lane_id()] : -1;
-  const uint32_t owners = __ballot_sync(EP_FULL_WARP, slot >= 0);
+  const uint32_t owners = __ballot_sync(EP_FULL_WARP, slot >= 0), vectors = static_cast<uint32_t>(a.row_bytes) / 16;
   if (slot >= 0 && a.weights != nullptr) a.out_weights[slot] = a.weights[row * a.topk + lane_id()];
-  if (owners != 0) warp_spread<EXPAND_LOADS>(a.out, a.row_bytes, a.x + row * a.row_bytes, slot, owners);
+  const uint4 *in = reinterpret_cast<const uint4 *>(a.x + row * a.row_bytes);
+  for (uint32_t base = lane_id(); owners != 0 && base - lane_id() < vectors; base += 32 * EXPAND_LOADS) {
+    uint4 v[EXPAND_LOADS];
+#pragma unroll
+    for (uint32_t j = 0; j < EXPAND_LOADS; j++)
+      if (base + 32 * j < vectors) v[j] = ld_once(in + base + 32 * j);
+    for (uint32_t todo = owners; todo != 0; todo &= todo - 1) {
+      const int64_t to = __shfl_sync(EP_FULL_WARP, slot, __ffs(todo) - 1);
+      uint4 *out = reinterpret_cast<uint4 *>(a.out + to * a.row_bytes);
+#pragma unroll
+      for (uint32_t j = 0; j < EXPAND_LOADS; j++)
+        if (base + 32 * j < vectors) out[base + 32 * j] = v[j];
+    }
+  }
   for (uint32_t todo = owners; a.scales != nullptr && todo != 0; todo &= todo - 1) {
     const int64_t to = __shfl_sync(EP_FULL_WARP, slot, __ffs(todo) - 1);
     for (int64_t i = lane_id(); i < a.groups; i += 32) a.out_scales[to * a.scale_row + i * a.scale_group] = a.scales[row * a.groups + i];

@@ -8,57 +8,6 @@
 #define EP_DIRECT 0
 #include "common/partial.cuh"
 #endif
-#include "common/ids.cuh"
-#include "final/layout.cuh"
-
-static const uint32_t FIN_ROW_BYTES = 2 * EP_HIDDEN;
-static const uint32_t FIN_WIDTH = EP_THREADS > 768 ? 2 : 4; /* vectors of a lane in one step */
-static const uint32_t FIN_STRIDE = 32 * 16 * FIN_WIDTH;     /* bytes of a row that a warp handles in one step */
-static const uint32_t FIN_STEPS = (FIN_ROW_BYTES + FIN_STRIDE - 1) / FIN_STRIDE;
-
-#ifdef EP_PARTIAL
-static const bool FIN_PEERS = true;
-#else
-static const bool FIN_PEERS = false;
-#endif
-static const uint32_t FIN_SOURCES = EP_RANKS - FIN_PEERS;
-
-EP_DEVICE bool fin_in_row(uint32_t column) { return FIN_ROW_BYTES % FIN_STRIDE == 0 || column < FIN_ROW_BYTES; }
-
-/* The rows that this rank sends back to one token of rank `source`. Messages with consecutive numbers go to
- * different ranks, beginning with the rank after this one. */
-struct FinReturn {
-  uint32_t source, token;
-  uint64_t route;
-};
-EP_DEVICE FinReturn fin_load_return(const EpArgs &a, const EpCall &c, uint32_t i, uint32_t all) {
-  FinReturn r;
-  r.source = (i + static_cast<uint32_t>(a.rank) + 1) % EP_RANKS;
-  if (FIN_PEERS) r.source = (static_cast<uint32_t>(a.rank) + 1 + i % FIN_SOURCES) % EP_RANKS;
-  r.token = i / FIN_SOURCES;
-  r.route = FIN_NOWHERE;
-  if (i < all && c.lane < EP_TOPK && r.token < fin_tokens(a)[r.source])
-    r.route = fin_words(a, a.rank, FIN_ROUTE, r.source, r.token)[c.lane];
-  return r;
-}
-EP_DEVICE const uint8_t *fin_row(const EpArgs &a, uint64_t route) {
-  return reinterpret_cast<const uint8_t *>(a.y) + (route & 0xffffffffu) * FIN_ROW_BYTES;
-}
-
-/* A position in a message: a bit for each row still to visit, and the byte column. For a sum, all rows are visited
- * at one column, then at the next. Without a sum, rows are sent one after the other. */
-struct FinWalk {
-  uint32_t left, column;
-};
-EP_DEVICE FinWalk fin_step(FinWalk w, uint32_t here) {
-  if (EP_DIRECT) {
-    w.column += FIN_STRIDE;
-    return w.column < FIN_ROW_BYTES ? w : FinWalk{w.left & (w.left - 1), 0};
-  }
-  w.left &= w.left - 1;
-  return w.left != 0 ? w : FinWalk{here, w.column + FIN_STRIDE};
-}
-
 #if EP_IN_FLIGHT > 0
 #include "final/combine_ring.cuh"
 #else
@@ -67,6 +16,12 @@ EP_DEVICE FinWalk fin_step(FinWalk w, uint32_t here) {
 
 static const uint32_t FIN_UNIT = 2048;
 static const uint32_t FIN_UNITS = (FIN_ROW_BYTES + FIN_UNIT - 1) / FIN_UNIT;
+
+/* Returns the slots of a token that will be filled, bit i for slot i: a rank, or with EP_DIRECT a top-k position. */
+EP_DEVICE uint32_t fin_slots_used(uint32_t lane, int32_t id) {
+  if (EP_DIRECT) return __ballot_sync(EP_FULL_WARP, id >= 0);
+  return __reduce_or_sync(EP_FULL_WARP, id < 0 ? 0u : 1u << (id / EP_LOCAL_EXPERTS));
+}
 
 EP_DEVICE bool fin_wait_slots(const EpArgs &a, const EpCall &c, uint32_t token, uint32_t used, int32_t id) {
   const uint32_t *flag = fin_flag(a, a.rank, token, c.lane < FIN_SLOTS ? c.lane : 0);
@@ -104,7 +59,7 @@ EP_DEVICE bool fin_wait_started(const EpArgs &a, const EpCall &c) {
   }
 }
 
-/* Draws tickets and sends their messages. If each warp had a fixed list of messages, some warps would end early.
+/* Draws tickets and sends their messages. With fixed messages, only some warps would have work in the last round.
  * While a warp sends, L2 loads the rows of its next message, and the warp draws another ticket. */
 EP_DEVICE void fin_combine_async(const EpArgs &a, const EpCall &c) {
   uint32_t *tickets = reinterpret_cast<uint32_t *>(a.counters) + FIN_TICKETS + (c.number & 1);
@@ -112,16 +67,16 @@ EP_DEVICE void fin_combine_async(const EpArgs &a, const EpCall &c) {
   uint32_t all = __reduce_max_sync(EP_FULL_WARP, sends ? fin_tokens(a)[c.lane] : 0) * FIN_SOURCES;
   if (!fin_wait_started(a, c)) return;
   ep_span_stage(a, EP_STAGE_READY);
-  /* One add draws two tickets, so the second ticket is larger than the first. The loop stops at a ticket past the
-   * end: if a smaller ticket came after it, that ticket's message would not be sent. */
+  /* Two tickets are drawn at once, in rising order. A smaller second ticket would be lost if the first is past the
+   * end. */
   uint32_t drawn = c.lane == 0 ? add_relaxed_gpu(tickets, 2u) : 0;
   uint32_t i = __shfl_sync(EP_FULL_WARP, drawn, 0), after = i + 1;
   FinReturn r = fin_load_return(a, c, i, all);
   while (i < all) {
     drawn = c.lane == 0 ? add_relaxed_gpu(tickets, 1u) : 0;
     FinReturn next = fin_load_return(a, c, after, all);
-    if (static_cast<uint32_t>(next.route) != FIN_NOWHERE) prefetch_l2(fin_row(a, next.route), FIN_ROW_BYTES);
-    uint32_t here = __ballot_sync(EP_FULL_WARP, static_cast<uint32_t>(r.route) != FIN_NOWHERE);
+    fin_prefetch(a, next);
+    uint32_t here = fin_here(r);
     if (here != 0) fin_send_message(a, c, r, here);
     r = next;
     i = after;

@@ -64,7 +64,7 @@ EP_DEVICE void fin_combine_wait(const EpArgs &a, const EpCall &c) {
     s.rank = id < 0 ? EP_RANKS : static_cast<uint32_t>(id) / EP_LOCAL_EXPERTS;
     s.weight = EP_F32_SUMS && mine ? a.weights[at] : 0.0f;
     uint64_t route = mine ? fin_words(a, a.rank, FIN_ROUTE, a.rank, token)[c.lane] : FIN_NOWHERE;
-    uint32_t used = ep_slots_used<false>(id) & ~(1u << a.rank);
+    uint32_t used = fin_slots_used(c.lane, id) & ~(1u << a.rank);
     if (!fin_wait_slots(a, c, token, used, id)) return;
     ep_span_stage(a, EP_STAGE_ARRIVED);
     for (uint32_t v = 0; v < FIN_UNIT; v += 512) fin_partial_vector(a, token, s, route, u % FIN_UNITS * FIN_UNIT + v + c.lane * 16);

@@ -2,6 +2,8 @@
  * the next step are in flight. */
 #pragma once
 
+#include "final/combine_message.cuh"
+
 /* FIN_WIDTH vectors of one row. */
 struct FinPiece {
   uint4 data[FIN_WIDTH];

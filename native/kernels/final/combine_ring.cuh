@@ -2,6 +2,8 @@
  * one SM moved only 25 GB/s, because the compiler uses the four vectors of a lane before it loads the next. */
 #pragma once
 
+#include "final/combine_message.cuh"
+
 static const uint32_t FIN_STAGES = EP_IN_FLIGHT / FIN_WIDTH;
 
 EP_DEVICE uint4 *fin_ring(const EpCall &c, uint32_t stage, uint32_t v) {

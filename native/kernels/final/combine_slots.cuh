@@ -39,7 +39,7 @@ EP_DEVICE void fin_combine_wait(const EpArgs &a, const EpCall &c) {
     uint32_t token = u / FIN_UNITS, at = token * EP_TOPK + c.lane;
     int32_t id = c.lane < EP_TOPK ? a.topk_ids[at] : -1;
     float weight = EP_DIRECT && c.lane < EP_TOPK ? a.weights[at] : 1.0f;
-    uint32_t used = ep_slots_used<EP_DIRECT>(id);
+    uint32_t used = fin_slots_used(c.lane, id);
     if (!fin_wait_slots(a, c, token, used, id)) return;
     ep_span_stage(a, EP_STAGE_ARRIVED);
     for (uint32_t v = 0; v < FIN_UNIT; v += 512)

@@ -2,14 +2,15 @@
  * rank. Receivers copy only rows of other ranks' tokens.
  *
  * EP_TEAM: number of warps that send one token together. */
-#pragma once
+#define EP_DIRECT 0
+#include "final/dispatch_once.cuh"
 
 static const uint32_t FIN_THREAD_EXPERTS = (EP_EXPERTS + EP_THREADS - 1) / EP_THREADS;
 
 struct FinHomeShared {
   FinShared s;
   uint8_t *to[EP_THREADS / 32][EP_TOPK];
-  uint32_t sent[EP_THREADS / 32];        /* by warp: tokens of which it has stored its share */
+  uint32_t sent[EP_THREADS / 32];        /* tokens whose share each warp has stored */
 };
 
 /* Counts all ids of this rank and sends the counts, then counts the ids of the block's own tokens. The last
@@ -60,8 +61,8 @@ EP_DEVICE FinGoals fin_find_goals(const EpArgs &a, const EpCall &c, const FinPos
           __reduce_or_sync(EP_FULL_WARP, p.id < 0 || p.owner == a.rank ? 0u : 1u << p.owner), static_cast<uint32_t>(__popc(sent))};
 }
 
-/* Ends a token whose payload and scales have been stored. After a fence, it stores the headers for other ranks. For
- * this rank it writes the words that fin_complete writes for a message. */
+/* Ends a token whose payload and scales have been stored: after a fence stores the headers for other ranks, and
+ * writes for this rank the words that fin_complete writes for a message. */
 EP_DEVICE void fin_end_token(const EpArgs &a, const EpCall &c, uint32_t token, const FinPosition &p) {
   uint32_t self = static_cast<uint32_t>(a.rank);
   bool mine = p.owner == a.rank;
@@ -70,7 +71,10 @@ EP_DEVICE void fin_end_token(const EpArgs &a, const EpCall &c, uint32_t token, c
     if (r != a.rank && c.lane < EP_TOPK)
       st_relaxed_sys(fin_words(a, r, FIN_HEADERS, a.rank, token) + c.lane, p.weight | (p.owner == r ? p.row : FIN_NOWHERE));
   if (FIN_TILES && mine) fin_note_origin(a, {self, token, true}, p.row);
-  if (mine) ep_note_source(a, p.row, token, c.lane);
+  if (mine) {
+    a.src_info[2 * static_cast<uint64_t>(p.row)] = static_cast<int32_t>(token);
+    a.src_info[2 * static_cast<uint64_t>(p.row) + 1] = static_cast<int32_t>(c.lane);
+  }
   if (c.lane < EP_TOPK) fin_words(a, a.rank, FIN_ROUTE, a.rank, token)[c.lane] = p.weight | (mine ? p.row : FIN_NOWHERE);
 }
 
@@ -102,9 +106,8 @@ EP_DEVICE void fin_send_home(const EpArgs &a, const EpCall &c, FinHomeShared &h,
  * then arrive one after the other, and rows are copied while later tokens are being sent. A team does not wait for
  * the fence of the previous token. */
 static const uint32_t FIN_ENDERS = 4;
-/* In a block the first `senders` warps form `teams` teams, and the next `enders` warps end tokens. */
 struct FinTeams {
-  uint32_t teams, senders, enders;
+  uint32_t teams, senders, enders; /* in a block: teams; warps in teams, the first; warps after them that end tokens */
 };
 EP_DEVICE FinTeams fin_teams(const EpCall &c) {
   uint32_t teams = max(c.warps / 2 / EP_TEAM, 1u), senders = teams * EP_TEAM;

@@ -54,9 +54,10 @@ static __device__ void ep_hosts_await_returns(const EpArgs &a) {
   for (uint32_t s = blockIdx.x * blockDim.x + threadIdx.x; s < EP_RANKS; s += static_cast<uint32_t>(a.wait_sms) * blockDim.x) {
     const EpWait what = {EP_PHASE_COMBINE_WAIT, -1, static_cast<int32_t>(s)};
     uint32_t rows = 0;
+    uint64_t got;
     ok = ok && ep_await_announced(a, ep_host_at(a, EP_H_RETURN_COUNT, s), what, call, &rows);
     seen[s] += rows;
-    ok = ok && ep_wait(a, ep_host_at(a, EP_H_RETURNED, s), what, seen[s]);
+    ok = ok && ep_wait(a, ep_host_at(a, EP_H_RETURNED, s), what, seen[s], &got);
   }
   if (__syncthreads_or(!ok)) return;
   ep_span_stage(a, EP_STAGE_ARRIVED);

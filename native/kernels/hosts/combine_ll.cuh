@@ -28,10 +28,10 @@ static __device__ bool lh_begin(const EpArgs &a, const LlCall &c) {
       ep_signal(a, rank, lh_started(a, c.number, a.rank), c.number);
   const uint32_t before = ep_number_before(c.number);
   bool ok = true;
+  uint64_t got;
   for (int32_t rank = static_cast<int32_t>(threadIdx.x); rank < EP_RANKS; rank += static_cast<int32_t>(blockDim.x)) {
-    /* A rank that has begun this call has begun the previous one too. */
-    const uint64_t *now = ep_own_word(a, lh_started(a, c.number, rank));
-    ok = ok && ep_wait_for(a, lh_started(a, before, rank), {EP_PHASE_COMBINE_ASYNC, -1, rank}, before, [before, now](uint64_t v) {
+    const uint64_t *now = ep_own_word(a, lh_started(a, c.number, rank)); /* a rank here began the previous call too */
+    ok = ok && ep_wait_for(a, lh_started(a, before, rank), {EP_PHASE_COMBINE_ASYNC, -1, rank}, before, &got, [before, now](uint64_t v) {
            return ep_reached(static_cast<uint32_t>(v), before) || ep_reached(static_cast<uint32_t>(ld_relaxed_sys(now)), before);
          });
   }
@@ -89,8 +89,9 @@ static __device__ bool lh_combine_send(const EpArgs &a, const LlCall &c) {
 
 EP_DEVICE bool lh_await_far(const EpArgs &a, const LlCall &c, uint32_t token, int32_t id) {
   bool ok = true;
+  uint64_t got;
   if (id >= 0 && !ep_is_near(a, lh_owner(id)))
-    ok = ep_wait_call(a, lh_return_flag(a, c.number, token, c.lane), {EP_PHASE_COMBINE_WAIT, id, lh_owner(id)}, c.number);
+    ok = ep_wait_call(a, lh_return_flag(a, c.number, token, c.lane), {EP_PHASE_COMBINE_WAIT, id, lh_owner(id)}, c.number, 0, &got);
   __syncwarp(); /* all lanes see what one lane has acquired */
   return __all_sync(EP_FULL_WARP, ok);
 }

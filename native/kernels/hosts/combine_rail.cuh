@@ -105,7 +105,8 @@ EP_DEVICE bool ep_collect_token(const EpArgs &a, int32_t node, uint32_t token, u
   const int32_t expert = static_cast<int32_t>(word), owner = expert / EP_LOCAL_EXPERTS;
   const bool mine = expert >= 0 && expert < EP_EXPERTS && ep_is_near(a, owner);
   const uint32_t here = __ballot_sync(EP_FULL_WARP, mine);
-  const bool ok = !mine || ep_wait_call(a, ep_gather_word(a, node, token, k), {EP_PHASE_COMBINE_WAIT, expert, owner}, call);
+  uint64_t got;
+  const bool ok = !mine || ep_wait_call(a, ep_gather_word(a, node, token, k), {EP_PHASE_COMBINE_WAIT, expert, owner}, call, 0, &got);
   __syncwarp(); /* all lanes see what one lane has acquired */
   if (!__all_sync(EP_FULL_WARP, ok)) return false;
   if (here == 0) return true;
@@ -126,7 +127,7 @@ EP_DEVICE bool ep_collect_token(const EpArgs &a, int32_t node, uint32_t token, u
   return true;
 }
 
-/* Collects all tokens of other hosts, beginning with the host after this one. */
+/* Collects all tokens of other hosts, from the next host on. */
 static __device__ bool ep_collect(const EpArgs &a, uint32_t block, uint32_t blocks) {
   const uint32_t call = ep_round(a);
   for (int32_t turn = 1; turn < EP_NODES; turn++) {
@@ -158,7 +159,8 @@ EP_DEVICE bool ep_await_parts(const EpArgs &a, int64_t token, EpParts *p) {
   const uint32_t same = __match_any_sync(EP_FULL_WARP, node);
   const bool far = node >= 0 && node != ep_node_of(a.rank), alone = (same & (same - 1)) == 0;
   const uint64_t t = static_cast<uint64_t>(token);
-  const bool ok = !far || ep_wait_call(a, ep_sum_word(a, node, t), {EP_PHASE_COMBINE_WAIT, -1, ep_rail(a, node)}, ep_round(a));
+  uint64_t got;
+  const bool ok = !far || ep_wait_call(a, ep_sum_word(a, node, t), {EP_PHASE_COMBINE_WAIT, -1, ep_rail(a, node)}, ep_round(a), 0, &got);
   __syncwarp(); /* all lanes see what one lane has acquired */
   p->at = reinterpret_cast<uint64_t>(ep_own_heap(a) + (far ? ep_sum_at(a, node, t) : a.region[EP_H_RETURN] + combine_buf_layout(t, k)));
   p->weight = k < EP_TOPK ? a.weights[token * EP_TOPK + k] : 0.0f;

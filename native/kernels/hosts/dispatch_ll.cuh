@@ -21,7 +21,8 @@ EP_DEVICE bool lh_await_far_counts(const EpArgs &a, const LlCall &c) {
   bool ok = true;
   for (uint32_t source = threadIdx.x; source < EP_RANKS; source += blockDim.x) {
     const int32_t rank = static_cast<int32_t>(source);
-    if (ok && !ep_is_near(a, rank)) ok = ep_wait_call(a, lh_count_flag(a, c.number, source), {EP_PHASE_DISPATCH_WAIT, -1, rank}, c.number);
+    uint64_t got;
+    if (ok && !ep_is_near(a, rank)) ok = ep_wait_call(a, lh_count_flag(a, c.number, source), {EP_PHASE_DISPATCH_WAIT, -1, rank}, c.number, 0, &got);
   }
   return __syncthreads_or(!ok) == 0;
 }
@@ -81,8 +82,9 @@ EP_DEVICE bool lh_take_polled(const EpArgs &a, const LlCall &c, LhPart &p, uint8
 
 EP_DEVICE bool lh_take_put(const EpArgs &a, const LlCall &c, LhPart &p, uint8_t *slot) {
   bool ok = true;
+  uint64_t got;
   if (c.lane == 0)
-    ok = ep_wait_call(a, lh_flag(a, c.number, p.source, p.message), {EP_PHASE_DISPATCH_WAIT, -1, static_cast<int32_t>(p.source)}, c.number);
+    ok = ep_wait_call(a, lh_flag(a, c.number, p.source, p.message), {EP_PHASE_DISPATCH_WAIT, -1, static_cast<int32_t>(p.source)}, c.number, 0, &got);
   __syncwarp(); /* all lanes see what lane 0 has acquired */
   if (!__all_sync(EP_FULL_WARP, ok)) return false;
   const uint64_t *header = reinterpret_cast<const uint64_t *>(slot + LH_HEAD_AT);
@@ -105,7 +107,9 @@ EP_DEVICE void lh_copy_part(const EpArgs &a, const LlCall &c, const LhArrived &s
   const uint32_t token = __shfl_sync(EP_FULL_WARP, place, EP_TOPK);
   if (p.first != c.lane || c.lane >= LH_HEAD) return;
   lh_route(a, p.source, p.message)[c.lane] = c.lane < EP_TOPK ? p.head >> 32 << 32 | row : p.head;
-  if (mine) ep_note_source(a, row, token, c.lane);
+  if (!mine) return;
+  a.src_info[2 * static_cast<uint64_t>(row)] = static_cast<int32_t>(token);
+  a.src_info[2 * static_cast<uint64_t>(row) + 1] = static_cast<int32_t>(c.lane);
 }
 
 static const uint32_t LH_FAR_HOSTS = EP_NODES > 1 ? EP_NODES - 1 : 1;
@@ -133,9 +137,9 @@ EP_DEVICE void lh_store_part(const EpArgs &a, const LlCall &c, const LhPart &p, 
   }
 }
 
-/* Forwards the messages that other hosts put to this rank. A warp forwards before it receives. While it forwards,
- * it waits only for senders, which wait for no rank. The first warps get the first messages to forward, and the last
- * warps the first messages to receive, so with few messages no warp does both. */
+/* Forwards the messages that other hosts put to this rank. A warp forwards before it receives, and then waits only
+ * for senders, which wait for no rank. The first warps get the first messages to forward, and the last warps the
+ * first messages to receive, so with few messages no warp does both. */
 EP_DEVICE bool lh_forward(const EpArgs &a, const LlCall &c, const LhArrived &s) {
   uint32_t most = 0;
   for (uint32_t n = 0; n < LH_FAR_HOSTS; n++) most = max(most, s.relayed[lh_behind(a, n)]);
@@ -172,4 +176,17 @@ static __device__ void lh_dispatch_wait(const EpArgs &a, const LlCall &c) {
   }
 }
 
-EP_HALVES_OF(ll_hosts_dispatch, lh_run, (const LlCall &c), lh_dispatch_send(a, c), lh_dispatch_wait(a, c))
+EP_ENTRY(EP_THREADS, 1) ll_hosts_dispatch_async(const __grid_constant__ EpArgs a) {
+  lh_run(a, [&](const LlCall &c) { lh_dispatch_send(a, c); });
+}
+
+EP_ENTRY(EP_THREADS, 1) ll_hosts_dispatch_wait(const __grid_constant__ EpArgs a) {
+  lh_run(a, [&](const LlCall &c) { lh_dispatch_wait(a, c); });
+}
+
+EP_ENTRY(EP_THREADS, 1) ll_hosts_dispatch(const __grid_constant__ EpArgs a) {
+  lh_run(a, [&](const LlCall &c) {
+    lh_dispatch_send(a, c);
+    lh_dispatch_wait(a, c);
+  });
+}

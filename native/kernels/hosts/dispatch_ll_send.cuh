@@ -1,6 +1,6 @@
-/* First half of dispatch_hosts with arrival=data. A block sends one token at a time. To near ranks (on this host)
- * it sends with stores. To each far rank (on another host) it sends with one put. With EP_ROUTE_RAIL it makes one
- * put to each other host instead. The last block sends the counts. */
+/* First half of dispatch_hosts with arrival=data. A block sends one token at a time: to near ranks (on this host)
+ * with stores, and to each far rank (on another host), or with the rail to each other host, with one put. The last
+ * block sends the counts. */
 #pragma once
 
 #include "common/message.cuh"
@@ -135,6 +135,10 @@ EP_DEVICE LhTarget lh_target(const EpArgs &a, LhEarlier &s, uint32_t token) {
   return t;
 }
 
+EP_DEVICE uint32_t lh_begun_near(const EpArgs &a, const LhTarget &t) {
+  return __ballot_sync(EP_FULL_WARP, t.rank >= 0 && ep_is_near(a, t.rank));
+}
+
 EP_DEVICE int32_t lh_rank_at(const LhTarget &t, uint32_t position) { return __shfl_sync(EP_FULL_WARP, t.rank, position); }
 EP_DEVICE uint32_t lh_message_at(const LhTarget &t, uint32_t position) { return __shfl_sync(EP_FULL_WARP, t.message, position); }
 
@@ -180,13 +184,13 @@ EP_DEVICE void lh_put_messages(const EpArgs &a, const LlCall &c, const LhTarget 
   }
 }
 
-/* Sends tokens, in all blocks but the last. The set of LH_SEND that it fills was used two calls ago. Receivers have
- * ended that call, so the network has read the set. */
+/* Sends tokens, in all blocks but the last. LH_SEND is free: the receivers have ended the call of two calls ago,
+ * so the network has read its data. */
 static __device__ void lh_send_tokens(const EpArgs &a, const LlCall &c) {
   __shared__ LhEarlier s;
   for (uint32_t token = c.block; token < static_cast<uint32_t>(a.tokens); token += c.blocks - 1) {
     const LhTarget t = lh_target(a, s, token);
-    const uint32_t near = __ballot_sync(EP_FULL_WARP, t.rank >= 0 && ep_is_near(a, t.rank)), puts = __ballot_sync(EP_FULL_WARP, t.put >= 0);
+    const uint32_t near = lh_begun_near(a, t), puts = __ballot_sync(EP_FULL_WARP, t.put >= 0);
     if (c.warp == c.warps - 1) lh_send_header(a, c, t, token, near);
     lh_send_vectors(a, c, t, token, near, puts != 0);
     __syncthreads();

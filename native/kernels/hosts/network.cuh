@@ -9,14 +9,12 @@
 #include "common/ptx.cuh"
 
 #ifdef EP_EMULATE
-#define EP_NET(name) emul_net_##name
 extern "C" {
 void emul_net_put(void *to, const void *from, size_t bytes, uint64_t *word, uint64_t value, int add, int rank);
 void emul_net_signal(uint64_t *word, uint64_t value, int add, int rank);
 void emul_net_quiet(void);
 }
 #else
-#define EP_NET(name) ep_net_##name
 extern "C" {
 __device__ void ep_net_put_warp(void *to, const void *from, unsigned long long bytes, void *word, unsigned long long value, int add, int rank);
 __device__ void ep_net_signal(void *word, unsigned long long value, int add, int rank);
@@ -41,7 +39,13 @@ EP_DEVICE void net_put(void *to, const void *from, uint32_t bytes, uint64_t *wor
 }
 
 /* Sets a word or adds to it, without order after any put or other signal. One thread calls it. */
-EP_DEVICE void net_signal(uint64_t *word, uint64_t value, int op, int32_t rank) { EP_NET(signal)(word, value, op, rank); }
+EP_DEVICE void net_signal(uint64_t *word, uint64_t value, int op, int32_t rank) {
+#ifdef EP_EMULATE
+  emul_net_signal(word, value, op, rank);
+#else
+  ep_net_signal(word, value, op, rank);
+#endif
+}
 
 /* Makes the data of a put from another host visible to this GPU. One thread calls it, after it has seen `value`
  * in the word that the put sets. On some machines the network card's writes are not visible without it. */
@@ -54,6 +58,10 @@ EP_DEVICE void net_seen(uint64_t *word, uint64_t value) {
 /* Waits until the sources of all puts of this warp have been read. */
 EP_DEVICE void net_quiet() {
   __syncwarp();
-  if (lane_id() == 0) EP_NET(quiet)();
+#ifdef EP_EMULATE
+  if (lane_id() == 0) emul_net_quiet();
+#else
+  if (lane_id() == 0) ep_net_quiet();
+#endif
   __syncwarp();
 }

@@ -64,10 +64,10 @@ EP_DEVICE void ep_signal(const EpArgs &a, int32_t rank, uint64_t word, uint64_t 
   }
 }
 
-/* Waits until `there` returns true for a word in this rank's heap, and stores the word in *got. If the deadline
- * passes, returns false, and the thread must leave the kernel. One thread calls it. */
+/* Waits until `there` returns true for a word in this rank's heap. If the deadline passes, returns false, and the
+ * thread must leave the kernel. One thread calls it. */
 template <class There>
-EP_DEVICE bool ep_wait_for(const EpArgs &a, uint64_t word, EpWait what, uint64_t want, There there, uint64_t *got) {
+EP_DEVICE bool ep_wait_for(const EpArgs &a, uint64_t word, EpWait what, uint64_t want, uint64_t *got, There there) {
   uint64_t *at = ep_own_word(a, word);
   EpSpin spin;
   for (;;) {
@@ -79,33 +79,29 @@ EP_DEVICE bool ep_wait_for(const EpArgs &a, uint64_t word, EpWait what, uint64_t
   fence_acq_rel_sys();
   return true;
 }
-template <class There>
-EP_DEVICE bool ep_wait_for(const EpArgs &a, uint64_t word, EpWait what, uint64_t want, There there) {
-  uint64_t got;
-  return ep_wait_for(a, word, what, want, there, &got);
-}
 
 /* Waits until a word that never decreases is at least value. One thread calls it. */
-EP_DEVICE bool ep_wait(const EpArgs &a, uint64_t word, EpWait what, uint64_t value) {
-  return ep_wait_for(a, word, what, value, [value](uint64_t v) { return v >= value; });
+EP_DEVICE bool ep_wait(const EpArgs &a, uint64_t word, EpWait what, uint64_t value, uint64_t *got) {
+  return ep_wait_for(a, word, what, value, got, [value](uint64_t v) { return v >= value; });
 }
 
-/* Waits until the lower half of a word is the number of a call. A larger number may be old, because numbers begin
- * again at 1. */
-EP_DEVICE bool ep_wait_call(const EpArgs &a, uint64_t word, EpWait what, uint32_t call) {
-  return ep_wait_for(a, word, what, call, [call](uint64_t v) { return static_cast<uint32_t>(v) == call; });
+/* Waits until the lower half of a counting word has reached `count`, modulo 2^32. */
+EP_DEVICE bool ep_wait_counted(const EpArgs &a, uint64_t word, EpWait what, uint32_t count) {
+  uint64_t got;
+  return ep_wait_for(a, word, what, count, &got, [count](uint64_t v) { return static_cast<int32_t>(static_cast<uint32_t>(v) - count) >= 0; });
+}
+
+/* Waits until the half of a word from bit `shift` (0 or 32) is the number of a call. A larger number may be old,
+ * because numbers begin again at 1. */
+EP_DEVICE bool ep_wait_call(const EpArgs &a, uint64_t word, EpWait what, uint32_t call, uint32_t shift, uint64_t *got) {
+  return ep_wait_for(a, word, what, call, got, [call, shift](uint64_t v) { return static_cast<uint32_t>(v >> shift) == call; });
 }
 
 EP_DEVICE uint64_t ep_announcement(uint32_t call, uint32_t count) { return static_cast<uint64_t>(call) << 32 | count; }
 
-/* Waits for the announcement of a call. */
-EP_DEVICE bool ep_await_announcement(const EpArgs &a, uint64_t word, EpWait what, uint32_t call, uint64_t *got) {
-  return ep_wait_for(a, word, what, call, [call](uint64_t v) { return static_cast<uint32_t>(v >> 32) == call; }, got);
-}
-
 EP_DEVICE bool ep_await_announced(const EpArgs &a, uint64_t word, EpWait what, uint32_t call, uint32_t *count) {
   uint64_t got;
-  if (!ep_await_announcement(a, word, what, call, &got)) return false;
+  if (!ep_wait_call(a, word, what, call, 32, &got)) return false;
   *count = static_cast<uint32_t>(got);
   return true;
 }

@@ -63,7 +63,7 @@ EP_DEVICE LlReturnAhead ll_return_ahead(const EpArgs &a, const LlCall &c) {
   return ahead;
 }
 
-/* Sends all units of this warp. The next unit's route is loaded together with this unit's rows. */
+/* Sends all units of this warp, and loads the next unit's route with this unit's rows. */
 EP_DEVICE void ll_combine_async(const EpArgs &a, const LlCall &c, LlReturnAhead ahead) {
   uint32_t senders = ll_returners(a, c), unit = ll_from_bottom(c), step = senders * c.blocks, tokens = ahead.tokens;
   if (LL_PEERS && c.warp >= senders) return;
@@ -91,25 +91,34 @@ EP_DEVICE LlCall ll_summing(const EpArgs &a, LlCall c) {
   return c;
 }
 
-template <bool sends, bool receives>
-EP_DEVICE void ll_combine_run(const EpArgs &a) {
+EP_ENTRY(EP_THREADS, 1) EP_SENDER(combine_ll)(const __grid_constant__ EpArgs a) {
   ep_span_begin(a);
-  if (receives) ll_begin_sums();
+  if (EP_FUSED) ll_begin_sums();
   pdl_wait();
   pdl_launch();
-  if (sends) ep_drill_delay(a);
-  LlCall c = sends ? LlCall{0, warp_id(), lane_id(), warps_in_block(), blockIdx.x, gridDim.x - ll_summing_blocks(a)} : ll_call(a);
-  LlReturnAhead ahead = {};
-  if (sends) {
-    ahead = ll_return_ahead(a, c);
-    c.number = ep_number(a);
-  }
+  ep_drill_delay(a);
+  LlCall c = {0, warp_id(), lane_id(), warps_in_block(), blockIdx.x, gridDim.x - ll_summing_blocks(a)};
+  LlReturnAhead ahead = ll_return_ahead(a, c);
+  c.number = ep_number(a);
   if (ep_warp_leaves(a, c.number)) return;
-  if (sends) ep_announce(a, c, c.blocks - 1);
-  if (sends && ll_sends(a, c)) ll_combine_async(a, c, ahead);
+  ep_announce(a, c, c.blocks - 1);
+  if (ll_sends(a, c)) ll_combine_async(a, c, ahead);
   EP_NUMBER_DONE(a, c.number);
-  if (sends) ep_span_stage(a, EP_STAGE_SENT);
-  if (receives && (!sends || ll_summing_blocks(a) == 0 || !ll_sends(a, c))) ll_combine_wait(a, sends ? ll_summing(a, c) : c);
+  ep_span_stage(a, EP_STAGE_SENT);
+  if (EP_FUSED && (ll_summing_blocks(a) == 0 || !ll_sends(a, c))) ll_combine_wait(a, ll_summing(a, c));
   ep_span_end(a);
 }
-EP_ENTRIES(combine_ll, ll_combine_run)
+
+#ifdef EP_SPLIT
+EP_ENTRY(EP_THREADS, 1) EP_RECEIVER(combine_ll)(const __grid_constant__ EpArgs a) {
+  ep_span_begin(a);
+  ll_begin_sums();
+  pdl_wait();
+  pdl_launch();
+  LlCall c = ll_call(a);
+  if (ep_warp_leaves(a, c.number)) return;
+  EP_NUMBER_DONE(a, c.number);
+  ll_combine_wait(a, c);
+  ep_span_end(a);
+}
+#endif

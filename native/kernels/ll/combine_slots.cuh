@@ -2,8 +2,6 @@
  * sends one BF16 row. With EP_DIRECT 1 each row is sent, and rows are summed in top-k order. */
 #pragma once
 
-#include "common/ids.cuh"
-
 static const uint32_t LL_TERMS = EP_DIRECT ? EP_TOPK : EP_RANKS; /* vectors of one sum */
 static const uint32_t LL_BATCH = LL_TERMS < 8 ? LL_TERMS : 8;    /* vectors that are polled together */
 /* Number of rows that a sender loads together. On 2 ranks a token has about four rows on each rank. In large
@@ -86,6 +84,12 @@ EP_DEVICE bool ll_send_back(const EpArgs &a, const LlCall &c, LlReturn r, const 
   return true;
 }
 
+/* Returns the slots of a token that will be filled, bit i for slot i: a rank, or with EP_DIRECT a top-k position. */
+EP_DEVICE uint32_t ll_slots_used(uint32_t lane, int32_t id) {
+  if (EP_DIRECT) return __ballot_sync(EP_FULL_WARP, id >= 0);
+  return __reduce_or_sync(EP_FULL_WARP, id < 0 ? 0u : 1u << (id / EP_LOCAL_EXPERTS));
+}
+
 #ifndef LL_HOSTS /* hosts/combine_ll.cuh has its own */
 EP_DEVICE uint32_t ll_polled(const EpArgs &, int32_t, uint32_t used) { return used; }
 #endif
@@ -129,7 +133,7 @@ EP_DEVICE bool ll_wait_batch(const EpArgs &a, const LlBatch &b, int32_t id, uint
 }
 
 EP_DEVICE bool ll_reduce(const EpArgs &a, const LlCall &c, uint32_t token, int32_t id, float weight, uint32_t column) {
-  uint32_t used = ep_slots_used<EP_DIRECT>(id), polled = ll_polled(a, id, used);
+  uint32_t used = ll_slots_used(c.lane, id), polled = ll_polled(a, id, used);
   bool inside = ll_in_row(column);
   float acc[8] = {};
   for (uint32_t first = 0; first < LL_TERMS; first += LL_BATCH) {

@@ -13,81 +13,18 @@
  *   dispatch_ll does the same, so calls of the two kernels may follow each other on the same memory.
  * - Slots: a fast rank in call n + 1 writes the set of call n - 1, which the readers emptied before that call ended.
  * - Shared memory: gathering warps (those that read the headers) clear rows and marks, pass their barrier, and count.
- *   Then they store `ready` with release order. Other warps read rows and marks once `ready` is not 0. A store of 0
- *   to `ready` comes before the block's only __syncthreads. */
-#pragma once
-
-static const uint32_t LL_HEADS_TOKEN = EP_RANKS * EP_TOPK;
-
-/* Sends every rank the number of this rank's tokens. A fault drill omits it for one expert's rank. */
-EP_DEVICE void ll_send_tokens(const EpArgs &a, const LlCall &c) {
-  if (c.block != c.blocks - 1 || c.warp != c.warps - 1 || c.lane >= EP_RANKS) return;
-  if (!ep_alive(a, c.lane)) return;
-  if (a.drop_signal > 0 && (a.drop_signal - 1) / EP_LOCAL_EXPERTS == static_cast<int32_t>(c.lane)) return;
-  st_relaxed_sys(ll_counts(a, c.lane, c.number, a.rank) + EP_LOCAL_EXPERTS,
-                 static_cast<uint64_t>(c.number) << 32 | static_cast<uint32_t>(a.tokens));
-}
-
-struct LlHead {
-  int32_t id;
-  uint32_t weight;
-};
-EP_DEVICE LlHead ll_load_head(const EpArgs &a, uint32_t token, uint32_t i) {
-  uint32_t at = token * EP_TOPK + i % EP_TOPK;
-  return {ep_load_id(a, at), LL_WEIGHTS ? __float_as_uint(a.weights[at]) : 0};
-}
-
-/* Sends a token's header to all ranks. In lane i, `first` holds the values for word i. */
-EP_DEVICE void ll_send_ids(const EpArgs &a, const LlCall &c, uint32_t token, LlHead first) {
-  for (uint32_t i = c.lane; i < LL_HEADS_TOKEN; i += 32) {
-    LlHead h = i == c.lane ? first : ll_load_head(a, token, i);
-    int32_t to = static_cast<int32_t>((static_cast<uint32_t>(a.rank) + 1 + i / EP_TOPK) % EP_RANKS);
-    if (!ep_alive(a, to)) continue;
-    uint32_t place = static_cast<uint32_t>(h.id % EP_LOCAL_EXPERTS) << LL_PLACE_BITS;
-    bool there = ep_is_expert(h.id) && h.id / EP_LOCAL_EXPERTS == to;
-    uint64_t word = static_cast<uint64_t>(h.weight) << 32 | (there ? place : LL_NOWHERE);
-    st_relaxed_sys(ll_header(a, to, c.number, a.rank, token) + i % EP_TOPK, word);
-  }
-}
-
-/* The unit and the header that a warp sends first, loaded together with the number of the call: a short call
- * cannot wait for them in turn. */
-struct LlAhead {
-  LlHead head;
-  LlUnit unit;
-};
-EP_DEVICE LlAhead ll_load_ahead(const EpArgs &a, const LlCall &c) {
-  uint32_t tokens = static_cast<uint32_t>(a.tokens);
-  LlAhead ahead = {};
-  if (ll_from_bottom(c) < tokens * LL_UNITS) ahead.unit = ll_load_unit(a, c, ll_from_bottom(c));
-  if (ll_from_top(c) < tokens) ahead.head = ll_load_head(a, ll_from_top(c), c.lane);
-  return ahead;
-}
-
-/* Sends headers (the last warps of a block) and data (the first warps). A warp loads the next unit while it sends
- * this one. */
-EP_DEVICE void ll_ids_async(const EpArgs &a, const LlCall &c, uint32_t senders, LlAhead ahead) {
-  uint32_t tokens = static_cast<uint32_t>(a.tokens), units = tokens * LL_UNITS, step = senders * c.blocks;
-  ll_send_tokens(a, c);
-  for (uint32_t t = ll_from_top(c); t < tokens; t += ll_all_warps(c)) {
-    if (t != ll_from_top(c)) ahead.head = ll_load_head(a, t, c.lane);
-    ll_send_ids(a, c, t, ahead.head);
-  }
-  if (c.warp >= senders) return;
-  for (uint32_t u = ll_from_bottom(c); u < units; u += step) {
-    LlUnit unit = ahead.unit;
-    if (u + step < units) ahead.unit = ll_load_unit(a, c, u + step);
-    ll_send_unit(a, c, u, unit);
-  }
-}
+ *   Then they store `ready` with release order. Other warps read rows and marks once `ready` is not 0, its value
+ *   before the block's only __syncthreads. */
+#define EP_EARLY 1
+#include "ll/ids_send.cuh"
 
 /* Header words that a lane polls together; fewer if threads have few registers. */
 static const uint32_t LL_HEADS = EP_THREADS > 512 ? 2 : 4;
 static const uint32_t LL_HEADS_WARP = 32 * LL_HEADS;
 static const uint32_t LL_LANE_EXPERTS = (EP_LOCAL_EXPERTS + 31) / 32;
 
-/* The warps of a block that read the headers: those above the senders, as many as the words need. More warps
- * would ask L2 for the same lines. */
+/* The warps of a block that read the headers: those above the senders, as many as the words need. More would ask
+ * L2 for the same lines. */
 struct LlGather {
   uint32_t first, warps;
 };
@@ -198,9 +135,9 @@ EP_DEVICE void ll_clear_marks(const LlCall &c, LlShared &s, uint32_t *marks, con
   ll_gather_sync(g);
 }
 
-/* Waits for the first headers and all counts. Returns the largest number of tokens of a rank, or LL_LOST. A
- * block may have parts to copy only because another rank has more tokens than this one. Such a block waits twice:
- * for the counts, then for the headers. */
+/* Waits for the first headers and all counts. Returns the largest number of tokens of a rank, or LL_LOST. If only
+ * another rank's further tokens give this block parts to copy, it waits twice: for the counts, then for the
+ * headers. */
 EP_DEVICE uint32_t ll_wait_first(const EpArgs &a, const LlCall &c, LlArrivals &n, LlHeads &h) {
   if (!ll_wait_heads(a, c, n, h)) return LL_LOST;
   uint32_t most = __reduce_max_sync(EP_FULL_WARP, n.tokens);
@@ -293,7 +230,7 @@ EP_DEVICE void ll_find_positions(const LlCall &c, const uint32_t *marks, LlPart 
 }
 
 /* Receives. A gathering warp first reads headers. Each other warp meanwhile polls the data of its first part, if
- * the number of the part's token is below this rank's number of tokens. The source probably has as many tokens. */
+ * this rank has a token of that number: then the source probably has it too. */
 EP_DEVICE void ll_ids_wait(const EpArgs &a, const LlCall &c, LlShared &s, uint32_t *marks, const LlGather &g) {
   const uint32_t per_token = EP_RANKS * LL_PARTS;
   uint32_t job = ll_from_top(c);

@@ -1,46 +1,8 @@
 /* dispatch_masked sends each token once to each rank of its experts. The receiver copies the token to the row of
  * each of its experts there. EP_UNIT_BYTES: message bytes that a warp moves at a time. */
 #include "common/split.cuh"
-#include "masked/layout.cuh"
+#include "masked/places.cuh"
 #include "rank/rows.cuh"
-#include "rank/tokens.cuh"
-
-/* The place of a row is the number of earlier tokens of its source that chose its expert. It is the same in every
- * run. */
-static const uint32_t MASKED_TILE = 32;
-
-struct MaskedPlaces {
-  uint32_t before[EP_EXPERTS];
-  uint32_t all[EP_EXPERTS];            /* last block: rows of all tokens for each expert */
-  int32_t id[MASKED_TILE][EP_TOPK];
-  uint32_t place[MASKED_TILE][EP_TOPK];
-};
-
-/* Adds the rows of tokens [begin, end) to `into`, by expert. Begins and ends with a barrier. */
-EP_DEVICE void masked_count_rows(const EpArgs &a, uint32_t begin, uint32_t end, uint32_t (&into)[EP_EXPERTS]) {
-  __syncthreads();
-  ep_tally_ids(a, begin * EP_TOPK + threadIdx.x, blockDim.x, end * EP_TOPK, into);
-  __syncthreads();
-}
-
-/* Finds the places of the rows of tokens [first, end), at most MASKED_TILE, with one warp. Lanes change different
- * counters, because a token's experts are distinct. Begins and ends with a barrier. */
-EP_DEVICE void masked_place_tile(const EpArgs &a, const EpCall &c, MaskedPlaces &m, uint32_t first, uint32_t end) {
-  __syncthreads();
-  for (uint32_t i = threadIdx.x; i < (end - first) * EP_TOPK; i += blockDim.x)
-    m.id[i / EP_TOPK][i % EP_TOPK] = ep_id(a, first * EP_TOPK + i);
-  __syncthreads();
-  for (uint32_t t = 0; c.warp == 0 && t < end - first; t++) {
-    int32_t id = c.lane < EP_TOPK ? m.id[t][c.lane] : -1;
-    if (id >= 0) {
-      uint32_t place = m.before[id];
-      m.place[t][c.lane] = place;
-      m.before[id] = place + 1;
-    }
-    __syncwarp();
-  }
-  __syncthreads();
-}
 
 struct MaskedShared {
   RankTile tile;
@@ -121,6 +83,16 @@ EP_DEVICE void masked_clear_heads(const EpArgs &a, const EpCall &c) {
   masked_clear_ids_of(a, before);
 }
 
+EP_DEVICE bool masked_wait_count(const EpArgs &a, const EpCall &c, const uint64_t *p, int32_t expert, int source, uint32_t *count) {
+  EpSpin spin;
+  for (;;) {
+    uint64_t v = ld_relaxed_sys(p);
+    *count = static_cast<uint32_t>(v);
+    if (v >> 32 == c.number) return true;
+    if (!spin.again(a, {EP_PHASE_DISPATCH_WAIT, expert, source}, c.number, v >> 32)) return false;
+  }
+}
+
 EP_DEVICE void masked_publish(const EpArgs &a, const MaskedShared &s, uint32_t e, const uint32_t (&rows)[EP_RANKS], uint32_t all) {
   uint64_t *ranges = reinterpret_cast<uint64_t *>(a.expert_ids) + e * EP_RANKS;
   for (int r = 0; r < EP_RANKS; r++) ranges[r] = static_cast<uint64_t>(s.base[r][e]) << 32 | rows[r];
@@ -136,7 +108,7 @@ EP_DEVICE void masked_index(const EpArgs &a, const EpCall &c, MaskedShared &s) {
     bool total = e == EP_LOCAL_EXPERTS;
     const uint64_t *p = total ? rank_count(a, a.rank, c.number, source) : masked_count(a, a.rank, c.number, source, e);
     int32_t expert = total ? -1 : static_cast<int32_t>(a.rank * EP_LOCAL_EXPERTS + e);
-    if (ep_alive(a, source) && !ep_wait_count(a, p, expert, source, c.number, &count)) s.failed = 1;
+    if (ep_alive(a, source) && !masked_wait_count(a, c, p, expert, source, &count)) s.failed = 1;
     *(total ? &s.messages[source] : &s.base[source][e]) = count;
   }
   __syncthreads();
@@ -178,7 +150,17 @@ EP_DEVICE bool masked_wait_part(const EpArgs &a, const EpCall &c, const MaskedSh
     p.token = ld_relaxed_sys(head);
     p.expert = ld_relaxed_sys(head + 1 + k);
     p.row = ld_relaxed_sys(head + 1 + EP_TOPK + k);
-    uint32_t largest = ep_load_part<RANK_STEP>(slot, first, p.data, p.scale, max(max(p.token, p.expert), p.row));
+    uint32_t largest = max(max(p.token, p.expert), p.row);
+#pragma unroll
+    for (uint32_t v = 0; v < RANK_STEP; v++) {
+      uint32_t vector = first + 32 * v;
+      p.data[v] = make_uint4(0, 0, 0, 0);
+      p.scale[v] = 0;
+      if (ep_inside<RANK_STEP>(vector)) p.data[v] = ld_relaxed_sys(reinterpret_cast<const uint4 *>(slot) + vector);
+      if (ep_has_scale<RANK_STEP>(vector)) p.scale[v] = ld_relaxed_sys(ep_slot_scale(slot, vector));
+    }
+#pragma unroll
+    for (uint32_t v = 0; v < RANK_STEP; v++) largest = max(largest, max(ep_largest(p.data[v]), p.scale[v]));
     if (__all_sync(EP_FULL_WARP, largest != EP_SENTINEL)) break;
     if (!ep_again_warp(spin, a, {EP_PHASE_DISPATCH_WAIT, -1, static_cast<int32_t>(p.source)}, 1, 0)) return false;
   }
@@ -198,7 +180,10 @@ EP_DEVICE void masked_take_part(const EpArgs &a, const EpCall &c, const MaskedPa
   ep_empty_part<RANK_STEP>(rank_slot(a, a.rank, c.number, p.source, p.place), first);
   if (p.unit != 0) return;
   bool mine = (here >> c.lane & 1u) != 0;
-  if (mine) ep_note_source(a, p.row, p.token, c.lane);
+  if (mine) {
+    a.src_info[2 * static_cast<uint64_t>(p.row)] = static_cast<int32_t>(p.token);
+    a.src_info[2 * static_cast<uint64_t>(p.row) + 1] = static_cast<int32_t>(c.lane);
+  }
   int32_t *route = masked_route(a, p.source, p.place);
   if (c.lane == 0) route[0] = static_cast<int32_t>(p.token);
   if (c.lane < EP_TOPK) route[1 + c.lane] = mine ? static_cast<int32_t>(p.row) : -1;
@@ -227,19 +212,30 @@ EP_DEVICE void masked_begin(MaskedShared &s) {
   for (uint32_t e = threadIdx.x; e < EP_EXPERTS; e += blockDim.x) s.places.before[e] = s.places.all[e] = 0;
 }
 
-template <bool sends, bool receives>
-EP_DEVICE void masked_dispatch_run(const EpArgs &a) {
+EP_ENTRY(EP_THREADS, 1) EP_SENDER(dispatch_masked)(const __grid_constant__ EpArgs a) {
   __shared__ MaskedShared s;
   ep_begin(a);
-  if (sends) ep_drill_delay(a);
+  ep_drill_delay(a);
   EpCall c = ep_call(a);
   if (ep_block_leaves(a)) return;
   masked_begin(s);
-  if (sends && (!receives || ep_sends(c))) masked_dispatch_async(a, c, s);
+  if (!EP_FUSED || ep_sends(c)) masked_dispatch_async(a, c, s);
   EP_NUMBER_DONE(a, c.number);
-  if (sends) ep_span_stage(a, EP_STAGE_SENT);
-  if (sends) masked_clear_heads(a, c);
-  if (receives && (!sends || ep_receives(c))) masked_dispatch_wait(a, c, s);
+  ep_span_stage(a, EP_STAGE_SENT);
+  masked_clear_heads(a, c);
+  if (EP_FUSED && ep_receives(c)) masked_dispatch_wait(a, c, s);
   ep_span_end(a);
 }
-EP_ENTRIES(dispatch_masked, masked_dispatch_run)
+
+#ifdef EP_SPLIT
+EP_ENTRY(EP_THREADS, 1) EP_RECEIVER(dispatch_masked)(const __grid_constant__ EpArgs a) {
+  __shared__ MaskedShared s;
+  ep_begin(a);
+  EpCall c = ep_call(a);
+  if (ep_block_leaves(a)) return;
+  masked_begin(s);
+  EP_NUMBER_DONE(a, c.number);
+  masked_dispatch_wait(a, c, s);
+  ep_span_end(a);
+}
+#endif

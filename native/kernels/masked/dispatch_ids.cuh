@@ -66,4 +66,4 @@ EP_DEVICE void ll_clear_beside(const EpArgs &a, const LlCall &c) {
 }
 
 #define dispatch_ll_ids dispatch_masked_ids /* the entry's name */
-#include "ll/dispatch.cuh"
+#include "ll/dispatch_ids.cuh"

@@ -54,8 +54,9 @@ EP_DEVICE uint32_t masked_room(const EpArgs &a) { return EP_RANKS * static_cast<
 /* Return the routes for combine: [R source][T][MASKED_ROUTE], then [R source] numbers of messages. A route holds
  * the token and, for each top-k position, the row or -1. The routes follow src_info in the output. Each
  * call has its own output, so calls may be combined in any order. A source's routes are in the order of tokens. */
+EP_DEVICE int32_t *masked_routes(const EpArgs &a) { return a.src_info + 2 * a.max_rows; }
 EP_DEVICE int32_t *masked_route(const EpArgs &a, uint32_t source, uint32_t place) {
-  return a.src_info + 2 * a.max_rows + (static_cast<uint64_t>(source) * a.max_tokens + place) * MASKED_ROUTE;
+  return masked_routes(a) + (static_cast<uint64_t>(source) * a.max_tokens + place) * MASKED_ROUTE;
 }
 EP_DEVICE int32_t *masked_messages(const EpArgs &a) { return masked_route(a, EP_RANKS, 0); }
 

@@ -3,33 +3,12 @@
  * send its own.
  *
  * It may read row_offsets and src_info of any dispatch_rank of this rank. */
-#include "common/ids.cuh"
 #include "common/split.cuh"
-#include "common/started.cuh"
-#include "rank/layout.cuh"
-
-static const uint32_t RANK_ROW = 2 * EP_HIDDEN; /* bytes */
-
-EP_DEVICE const uint4 *rank_y(const EpArgs &a, uint64_t row, uint32_t column) {
-  return reinterpret_cast<const uint4 *>(reinterpret_cast<const uint8_t *>(a.y) + row * RANK_ROW + column);
-}
-
-/* Lane r holds the number of rows from rank r, and the first of these rows. A lost rank gets no rows. */
-struct RankRows {
-  uint32_t rows, first;
-};
-EP_DEVICE RankRows rank_rows(const EpArgs &a, uint32_t lane) {
-  if (lane >= EP_RANKS || !ep_alive(a, lane)) return {0, 0};
-  uint32_t word = a.row_offsets[lane], most = static_cast<uint32_t>(a.max_tokens);
-  RankRows of = {word, lane * most};
-  if (EP_PACKED) of = {a.row_offsets[lane + 1] - word, word};
-  /* A broken dispatch may write wrong offsets, which must not lead out of y. */
-  if (of.rows > most || of.first > a.max_rows - of.rows) of = {0, 0};
-  return of;
-}
+#include "rank/return.cuh"
 
 static const uint32_t RANK_STEP = EP_UNIT_BYTES / 512;
 static const uint32_t RANK_CHUNKS = (RANK_ROW + EP_UNIT_BYTES - 1) / EP_UNIT_BYTES;
+static const uint32_t RANK_PEERS = EP_RANKS > 1 ? EP_RANKS - 1 : 1;
 static const uint32_t RANK_BATCH = RANK_PEERS < 7 ? RANK_PEERS : 7;
 
 EP_DEVICE bool rank_in_row(uint32_t column) { return RANK_ROW % EP_UNIT_BYTES == 0 || column < RANK_ROW; }
@@ -51,11 +30,11 @@ EP_DEVICE void rank_load_row(const EpArgs &a, RankReturn &r, uint64_t row, bool 
 /* Loads a unit. With segments (rows that are not packed), the position of a row does not depend on the count. With
  * `ahead` it then loads the row at once and checks the count afterwards. */
 EP_DEVICE RankReturn rank_load_return(const EpArgs &a, const EpCall &c, uint32_t unit, RankRows of, bool ahead) {
-  const uint32_t most = static_cast<uint32_t>(a.max_tokens);
-  uint32_t place = unit / RANK_PEERS / RANK_CHUNKS;
+  const uint32_t peers = RANK_PEERS, most = static_cast<uint32_t>(a.max_tokens);
+  uint32_t place = unit / peers / RANK_CHUNKS;
   RankReturn r;
-  r.source = (static_cast<uint32_t>(a.rank) + 1 + unit % RANK_PEERS) % EP_RANKS;
-  r.column = unit / RANK_PEERS % RANK_CHUNKS * EP_UNIT_BYTES + c.lane * 16;
+  r.source = (static_cast<uint32_t>(a.rank) + 1 + unit % peers) % EP_RANKS;
+  r.column = unit / peers % RANK_CHUNKS * EP_UNIT_BYTES + c.lane * 16;
   if (!EP_PACKED && ahead) {
     rank_load_row(a, r, static_cast<uint64_t>(r.source) * most + place, place < most);
     r.exists = place < __shfl_sync(EP_FULL_WARP, of.rows, r.source);
@@ -68,10 +47,11 @@ EP_DEVICE RankReturn rank_load_return(const EpArgs &a, const EpCall &c, uint32_t
 
 EP_DEVICE void rank_combine_async(const EpArgs &a, const EpCall &c) {
   if (EP_RANKS == 1) return;
+  const uint32_t peers = RANK_PEERS;
   uint32_t unit = c.warp * c.senders + c.block, step = c.warps * c.senders;
   RankRows of = rank_rows(a, c.lane);
   RankReturn next = rank_load_return(a, c, unit, of, true);
-  uint32_t units = __reduce_max_sync(EP_FULL_WARP, c.lane == static_cast<uint32_t>(a.rank) ? 0 : of.rows) * RANK_CHUNKS * RANK_PEERS;
+  uint32_t units = __reduce_max_sync(EP_FULL_WARP, c.lane == static_cast<uint32_t>(a.rank) ? 0 : of.rows) * RANK_CHUNKS * peers;
   if (!ep_wait_started(a, c)) return;
   ep_span_stage(a, EP_STAGE_READY);
   for (; unit < units; unit += step) {
@@ -89,8 +69,8 @@ EP_DEVICE void rank_combine_async(const EpArgs &a, const EpCall &c) {
 /* Vectors of a token that a lane loads and adds together. With more than 2 ranks the registers are enough for one. */
 static const uint32_t RANK_WIDE = EP_RANKS <= 2 && RANK_STEP > 1 ? 2 : 1;
 
-/* Some vectors of a token's rows from a batch of other ranks. The other ranks are numbered without this rank, see
- * rank_other. `first` is the number of the first one in the batch. */
+/* Some vectors of a token's rows, from the other ranks from number `first` on. Number i is rank i, or i + 1 from
+ * this rank's number on. */
 struct RankTerms {
   uint8_t *slots;
   uint32_t first, used, left; /* used: bit i: other rank first + i has a row; left: bytes to the row's end */
@@ -169,24 +149,33 @@ EP_DEVICE void rank_combine_wait(const EpArgs &a, const EpCall &c) {
     uint32_t token = u / RANK_CHUNKS;
     int32_t id = c.lane < EP_TOPK ? ep_id(a, token * EP_TOPK + c.lane) : -1;
     uint32_t place = static_cast<uint32_t>(rank_places(a)[token]);
-    uint32_t used = ep_slots_used<false>(id);
+    uint32_t used = __reduce_or_sync(EP_FULL_WARP, id < 0 ? 0u : 1u << (id / EP_LOCAL_EXPERTS));
     uint64_t row = used >> a.rank & 1u ? first + place : 0;
     for (uint32_t v = 0; v < RANK_STEP; v += RANK_WIDE)
       if (!rank_reduce(a, c, token, used, row, u % RANK_CHUNKS * EP_UNIT_BYTES + v * 512 + c.lane * 16)) return;
   }
 }
 
-template <bool sends, bool receives>
-EP_DEVICE void rank_combine_run(const EpArgs &a) {
+EP_ENTRY(EP_THREADS, 1) EP_SENDER(combine_rank)(const __grid_constant__ EpArgs a) {
   ep_begin(a);
-  if (sends) ep_drill_delay(a);
+  ep_drill_delay(a);
   EpCall c = ep_call(a);
   if (ep_warp_leaves(a, c.number)) return;
-  if (sends) ep_announce(a, c, 0);
-  if (sends && (!receives || ep_sends(c))) rank_combine_async(a, c);
+  ep_announce(a, c, 0);
+  if (!EP_FUSED || ep_sends(c)) rank_combine_async(a, c);
   EP_NUMBER_DONE(a, c.number);
-  if (sends) ep_span_stage(a, EP_STAGE_SENT);
-  if (receives && (!sends || ep_receives(c))) rank_combine_wait(a, c);
+  ep_span_stage(a, EP_STAGE_SENT);
+  if (EP_FUSED && ep_receives(c)) rank_combine_wait(a, c);
   ep_span_end(a);
 }
-EP_ENTRIES(combine_rank, rank_combine_run)
+
+#ifdef EP_SPLIT
+EP_ENTRY(EP_THREADS, 1) EP_RECEIVER(combine_rank)(const __grid_constant__ EpArgs a) {
+  ep_begin(a);
+  EpCall c = ep_call(a);
+  if (ep_warp_leaves(a, c.number)) return;
+  EP_NUMBER_DONE(a, c.number);
+  rank_combine_wait(a, c);
+  ep_span_end(a);
+}
+#endif

@@ -13,7 +13,7 @@ struct RankHomeShared {
 };
 
 /* Tells every rank that this rank has begun the call, if each source has its own segment of the output. It uses
- * the word for the number of rows that this rank sends to itself: in this case no other rank needs that number. */
+ * the word for this rank's rows to itself, whose count no other rank needs then. */
 EP_DEVICE void rank_home_begin(const EpArgs &a, const EpCall &c) {
   if (EP_PACKED || c.block != 0 || threadIdx.x >= EP_RANKS || threadIdx.x == static_cast<uint32_t>(a.rank)) return;
   int to = static_cast<int>(threadIdx.x);
@@ -80,7 +80,7 @@ EP_DEVICE void rank_home_leave_counts(const EpArgs &a, const RankHomeShared &s) 
   uint32_t rows = 0;
   for (uint32_t q = 0; q < (threadIdx.x == EP_RANKS ? EP_RANKS : 0); q++) rows += s.rows[q][a.rank];
   if (threadIdx.x < EP_RANKS) rows = EP_PACKED ? s.first[threadIdx.x] : s.rows[threadIdx.x][a.rank];
-  a.row_offsets[threadIdx.x] = rows;
+  rank_left_counts(a)[threadIdx.x] = rows;
 }
 
 EP_DEVICE uint64_t rank_row_on(const RankHomeShared &s, uint32_t i, int to) { return s.there[to] + static_cast<uint64_t>(rank_place(s.tile, i, to)); }

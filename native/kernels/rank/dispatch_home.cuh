@@ -1,14 +1,13 @@
 /* dispatch_rank_home is a dispatch_rank for many tokens: a sender stores a token's elements in the receiver's
  * output, not in a slot. With few SMs, copies from slots take longer than the link.
  *
- * But each token needs a fence, and a sender first waits: for all counts if rows are packed, otherwise until all ranks
- * have begun the call. After the fence the sender stores scales and head in the slot. When the receiver sees them, the
- * elements have arrived too.
+ * But a sender first waits until all ranks have begun the call (segments), or for all counts (packed rows), and
+ * each token needs a fence. After the fence the sender stores scales and head in the slot. When the receiver sees
+ * them, the elements have arrived too.
  *
  * dispatch_rank_staged (EP_STAGED) is for outputs that peers cannot reach. A peer's elements go to the slot,
- * before scales and head. The receiver copies them, and fills the slot with ones, because calls with another
- * config (rows=slot) poll it. Half of a block's warps may receive while the others send. A rank's own rows pass through
- * no slot. */
+ * before scales and head. The receiver copies them, and fills the slot with ones, because calls with rows=slot
+ * poll it. Half of a block's warps may receive while the others send. A rank's own rows pass through no slot. */
 #include "rank/tails.cuh"
 
 #ifdef EP_STAGED

@@ -53,7 +53,7 @@ EP_DEVICE void rank_send(const EpArgs &a, const EpCall &c, const RankTile &t, ui
   }
 }
 
-/* Sends tokens [begin, end) of the tile that begins at token `first`. The first unit is in registers (`next`), and each
+/* Sends tokens [begin, end) of the tile from token `first`. The first unit is in registers (`next`), and each
  * later unit is loaded while the preceding one is sent. */
 EP_DEVICE void rank_send_tile(const EpArgs &a, const EpCall &c, const RankTile &t, const RankRun &run, uint32_t first, uint32_t begin, uint32_t end, RankUnit next) {
   uint32_t step = c.warps * run.share, job = run.turn + c.warp * run.share, jobs = (end - begin) * RANK_UNITS;
@@ -119,8 +119,8 @@ EP_DEVICE void rank_index(const EpArgs &a, const EpCall &c, RankShared &s) {
       s.first[c.lane] = first;
     }
     if (here && c.block == gridDim.x - 1) {
-      if (c.lane < EP_RANKS) a.row_offsets[c.lane] = EP_PACKED ? first : rows;
-      if (c.lane == 0) a.row_offsets[EP_RANKS] = all;
+      if (c.lane < EP_RANKS) rank_left_counts(a)[c.lane] = EP_PACKED ? first : rows;
+      if (c.lane == 0) rank_left_counts(a)[EP_RANKS] = all;
     }
   }
   __syncthreads();
@@ -132,9 +132,9 @@ struct RankPart {
   uint32_t scale[RANK_STEP], head[RANK_HEAD_LANE];
 };
 
-/* Returns whether a message belongs to this warp, which polled it before it knew the source's count (`rows`). The
- * message must exist, and each block of the source must send at most one message: then the message's turn (position in
- * the order of sending) equals its place. Otherwise another warp may empty the slot. */
+/* Returns whether a message belongs to this warp, which polled it before it knew the source's count. It must
+ * exist, and the source must send at most one message from each block, so that turn i is place i. Otherwise
+ * another warp may empty the slot. */
 EP_DEVICE bool rank_early_is_ours(const EpCall &c, const RankPart &p, uint32_t rows) { return p.place < rows && rows <= c.senders; }
 
 /* Polls the unit, and with the first unit the head, until all has arrived. With `early` it also polls the source's
@@ -198,8 +198,8 @@ EP_DEVICE RankPart rank_part(const EpArgs &a, uint32_t job) {
   return p;
 }
 
-/* Receives. A warp polls its first unit while the counts are under way, if the place of the unit's message is below
- * this rank's number of tokens. Warp 0 waits for the counts instead. */
+/* Receives. A warp polls its first unit while the counts are under way, if its place is below this rank's number
+ * of tokens. Warp 0 waits for the counts instead. */
 EP_DEVICE void rank_dispatch_wait(const EpArgs &a, const EpCall &c, RankShared &s) {
   uint32_t job = rank_receiver(c), most = 0;
   RankPart p = rank_part(a, job);
@@ -222,18 +222,29 @@ EP_DEVICE void rank_dispatch_wait(const EpArgs &a, const EpCall &c, RankShared &
   }
 }
 
-template <bool sends, bool receives>
-EP_DEVICE void rank_dispatch_run(const EpArgs &a) {
+EP_ENTRY(EP_THREADS, 1) EP_SENDER(dispatch_rank)(const __grid_constant__ EpArgs a) {
   __shared__ RankShared s;
   ep_begin(a);
-  if (sends) ep_drill_delay(a);
+  ep_drill_delay(a);
   EpCall c = ep_call(a);
   if (ep_block_leaves(a)) return;
   rank_begin(s);
-  if (sends && (!receives || ep_sends(c))) rank_dispatch_async(a, c, s);
+  if (!EP_FUSED || ep_sends(c)) rank_dispatch_async(a, c, s);
   EP_NUMBER_DONE(a, c.number);
-  if (sends) ep_span_stage(a, EP_STAGE_SENT);
-  if (receives && (!sends || ep_receives(c))) rank_dispatch_wait(a, c, s);
+  ep_span_stage(a, EP_STAGE_SENT);
+  if (EP_FUSED && ep_receives(c)) rank_dispatch_wait(a, c, s);
   ep_span_end(a);
 }
-EP_ENTRIES(dispatch_rank, rank_dispatch_run)
+
+#ifdef EP_SPLIT
+EP_ENTRY(EP_THREADS, 1) EP_RECEIVER(dispatch_rank)(const __grid_constant__ EpArgs a) {
+  __shared__ RankShared s;
+  ep_begin(a);
+  EpCall c = ep_call(a);
+  if (ep_block_leaves(a)) return;
+  rank_begin(s);
+  EP_NUMBER_DONE(a, c.number);
+  rank_dispatch_wait(a, c, s);
+  ep_span_end(a);
+}
+#endif

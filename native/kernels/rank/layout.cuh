@@ -8,8 +8,7 @@
  *
  * Calls need no barrier between them: a dispatch ends only when the counts of every rank have arrived, and a rank
  * sends its counts only after all its earlier calls have ended. So no rank is more than one call ahead, and two sets
- * of messages and counts are enough. A combine first waits until every rank has begun the previous combine
- * (RANK_STARTED).
+ * of messages and counts are enough. Combine waits for RANK_STARTED.
  *
  * dispatch_rank_home waits for all ranks before it stores rows in their outputs: a rank that has begun a call no
  * longer needs the output of the call before. Its messages are only the scales and the head of a row. */
@@ -28,7 +27,6 @@ enum RankRegion {
 };
 
 static const uint32_t RANK_ELSEWHERE = 0xfffeu;
-static const uint32_t RANK_PEERS = EP_RANKS > 1 ? EP_RANKS - 1 : 1;
 
 /* A message: elements, scales, then RANK_HEAD words: the token, K local experts, K weights. */
 static const uint32_t RANK_HEAD = 1 + 2 * EP_TOPK;
@@ -66,6 +64,12 @@ EP_DEVICE uint8_t *rank_slot(const EpArgs &a, int owner, uint32_t call, int sour
 }
 EP_DEVICE uint32_t *rank_slot_head(uint8_t *slot) { return reinterpret_cast<uint32_t *>(slot + EP_PAYLOAD) + EP_TOKEN_SCALES; }
 
+EP_DEVICE uint8_t *rank_left(const EpArgs &a) { return a.out; }
+EP_DEVICE uint32_t *rank_left_scales(const EpArgs &a) { return reinterpret_cast<uint32_t *>(a.out_scales); }
+EP_DEVICE uint32_t *rank_left_counts(const EpArgs &a) { return a.row_offsets; }
+EP_DEVICE int32_t *rank_left_experts(const EpArgs &a) { return a.expert_ids; }
+EP_DEVICE uint32_t *rank_left_weights(const EpArgs &a) { return a.scale_offsets; }
+EP_DEVICE int32_t *rank_left_tokens(const EpArgs &a) { return a.src_info; }
 /* For each token of this rank: its place among this rank's own rows. */
 EP_DEVICE int32_t *rank_places(const EpArgs &a) { return a.src_info + 2 * a.max_rows; }
 

@@ -10,26 +10,26 @@
 static const uint32_t RANK_STEP = EP_UNIT_BYTES / 512; /* vectors of a lane */
 static const uint32_t RANK_UNITS = (EP_VECTORS + 32 * RANK_STEP - 1) / (32 * RANK_STEP); /* units in a message */
 
-EP_DEVICE uint4 *rank_out(const EpArgs &a, uint64_t row) { return reinterpret_cast<uint4 *>(a.out + row * EP_PAYLOAD); }
+EP_DEVICE uint4 *rank_out(const EpArgs &a, uint64_t row) { return reinterpret_cast<uint4 *>(rank_left(a) + row * EP_PAYLOAD); }
 EP_DEVICE uint32_t *rank_out_scale(const EpArgs &a, uint64_t row, uint32_t vector) {
-  return reinterpret_cast<uint32_t *>(a.out_scales) + row * EP_TOKEN_SCALES + vector / 8;
+  return rank_left_scales(a) + row * EP_TOKEN_SCALES + vector / 8;
 }
 
 EP_DEVICE void rank_put_head(const EpArgs &a, uint32_t source, uint64_t row, uint32_t i, uint32_t word) {
   if (i == 0) {
-    a.src_info[2 * row] = static_cast<int32_t>(word);
-    a.src_info[2 * row + 1] = static_cast<int32_t>(source);
+    rank_left_tokens(a)[2 * row] = static_cast<int32_t>(word);
+    rank_left_tokens(a)[2 * row + 1] = static_cast<int32_t>(source);
     if (a.row_tokens != nullptr) a.row_tokens[row] = static_cast<int32_t>(word);
   } else if (i <= EP_TOPK) {
     int32_t expert = word == RANK_ELSEWHERE ? -1 : static_cast<int32_t>(word);
     uint64_t at = row * EP_TOPK + i - 1;
     if (a.row_tokens != nullptr) {
-      reinterpret_cast<int64_t *>(a.expert_ids)[at] = expert;
+      reinterpret_cast<int64_t *>(rank_left_experts(a))[at] = expert;
     } else {
-      a.expert_ids[at] = expert;
+      rank_left_experts(a)[at] = expert;
     }
   } else {
-    a.scale_offsets[row * EP_TOPK + i - 1 - EP_TOPK] = word;
+    rank_left_weights(a)[row * EP_TOPK + i - 1 - EP_TOPK] = word;
   }
 }
 

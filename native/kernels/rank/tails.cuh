@@ -9,6 +9,7 @@ static const uint32_t RANK_SCALE_LANE = (EP_TOKEN_SCALES + 31) / 32; /* scales o
 static const uint32_t RANK_TAIL = EP_TOKEN_SCALES + RANK_HEAD;       /* words of a message */
 static const uint32_t RANK_TAIL_LANE = (RANK_TAIL + 31) / 32;
 static const uint32_t RANK_TAILS = 4;
+static const uint32_t RANK_PEERS = EP_RANKS > 1 ? EP_RANKS - 1 : 1;
 
 /* ---- sending ---- */
 

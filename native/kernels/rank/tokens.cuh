@@ -69,8 +69,7 @@ EP_DEVICE void rank_mark(const EpCall &c, RankTile &t, uint32_t mask) {
   }
 }
 
-/* Stores, for each of `groups` groups, the number of tokens for rank `lane` before the group. For the first group this
- * number is `before`. Returns the number after the last group. */
+/* Stores the number of tokens for rank `lane` before each of `groups` groups, and returns the number after them. */
 EP_DEVICE uint32_t rank_scan(const EpCall &c, RankTile &t, uint32_t before, uint32_t groups) {
   for (uint32_t g = 0; g < groups; g++) {
     t.before[g][c.lane] = before;
@@ -79,8 +78,8 @@ EP_DEVICE uint32_t rank_scan(const EpCall &c, RankTile &t, uint32_t before, uint
   return before;
 }
 
-/* Finds the places of tokens [first, end). The first c.warps warps call it, with at most one token for each thread.
- * It adds the number of tokens for each rank to `base`. It begins and ends with a barrier. */
+/* Finds the places of tokens [first, end), at most one for each thread of the first c.warps warps, which call it.
+ * `base` holds the tokens before them and is advanced. It begins and ends with a barrier. */
 EP_DEVICE void rank_place_tile(const EpArgs &a, const EpCall &c, RankTile &t, uint32_t first, uint32_t end) {
   uint32_t token = first + threadIdx.x;
   uint32_t mask = token < end ? rank_mask(a, token) : 0;

@@ -1,0 +1,59 @@
+/* A message of combine_final: the row or rows that are sent back to one token from one rank. */
+#pragma once
+
+#include "final/layout.cuh"
+
+static const uint32_t FIN_ROW_BYTES = 2 * EP_HIDDEN;
+static const uint32_t FIN_WIDTH = EP_THREADS > 768 ? 2 : 4; /* vectors of a lane in one step */
+static const uint32_t FIN_STRIDE = 32 * 16 * FIN_WIDTH;     /* bytes of a row that a warp handles in one step */
+static const uint32_t FIN_STEPS = (FIN_ROW_BYTES + FIN_STRIDE - 1) / FIN_STRIDE;
+
+#ifdef EP_PARTIAL
+static const bool FIN_PEERS = true;
+#else
+static const bool FIN_PEERS = false;
+#endif
+static const uint32_t FIN_SOURCES = EP_RANKS - FIN_PEERS;
+
+EP_DEVICE bool fin_in_row(uint32_t column) { return FIN_ROW_BYTES % FIN_STRIDE == 0 || column < FIN_ROW_BYTES; }
+
+/* The rows that this rank sends back to one token of rank `source`. Messages with consecutive numbers go to
+ * different ranks, from the next rank on. */
+struct FinReturn {
+  uint32_t source, token;
+  uint64_t route;
+};
+EP_DEVICE FinReturn fin_load_return(const EpArgs &a, const EpCall &c, uint32_t i, uint32_t all) {
+  FinReturn r;
+  r.source = (i + static_cast<uint32_t>(a.rank) + 1) % EP_RANKS;
+  if (FIN_PEERS) r.source = (static_cast<uint32_t>(a.rank) + 1 + i % FIN_SOURCES) % EP_RANKS;
+  r.token = i / FIN_SOURCES;
+  r.route = FIN_NOWHERE;
+  if (i < all && c.lane < EP_TOPK && r.token < fin_tokens(a)[r.source])
+    r.route = fin_words(a, a.rank, FIN_ROUTE, r.source, r.token)[c.lane];
+  return r;
+}
+EP_DEVICE uint32_t fin_here(const FinReturn &r) {
+  return __ballot_sync(EP_FULL_WARP, static_cast<uint32_t>(r.route) != FIN_NOWHERE);
+}
+EP_DEVICE const uint8_t *fin_row(const EpArgs &a, uint64_t route) {
+  return reinterpret_cast<const uint8_t *>(a.y) + (route & 0xffffffffu) * FIN_ROW_BYTES;
+}
+
+EP_DEVICE void fin_prefetch(const EpArgs &a, const FinReturn &r) {
+  if (static_cast<uint32_t>(r.route) != FIN_NOWHERE) prefetch_l2(fin_row(a, r.route), FIN_ROW_BYTES);
+}
+
+/* A position in a message: a bit for each row still to visit, and the byte column. For a sum, all rows are visited
+ * at one column, then at the next. Without a sum, rows are sent one after the other. */
+struct FinWalk {
+  uint32_t left, column;
+};
+EP_DEVICE FinWalk fin_step(FinWalk w, uint32_t here) {
+  if (EP_DIRECT) {
+    w.column += FIN_STRIDE;
+    return w.column < FIN_ROW_BYTES ? w : FinWalk{w.left & (w.left - 1), 0};
+  }
+  w.left &= w.left - 1;
+  return w.left != 0 ? w : FinWalk{here, w.column + FIN_STRIDE};
+}

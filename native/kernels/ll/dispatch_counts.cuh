@@ -1,0 +1,325 @@
+/* dispatch_ll is a dispatch for small batches. A token is sent once to each rank that has any of its experts. The
+ * receiver copies it to one row of each of these experts, which the token's header names.
+ *
+ * EP_SEND_BYTES and EP_PART_BYTES: message bytes that a sending warp (a unit) and a receiving warp (a part) handle
+ * at a time. EP_EARLY 1: a warp receives its first part before it knows the offsets. */
+#include "common/message.cuh"
+#include "common/split.cuh"
+#include "ll/offsets.cuh"
+#ifndef LL_MEMORY
+#include "ll/rows.cuh"
+#endif
+
+static const uint32_t LL_SEND = EP_SEND_BYTES / LL_WARP_BYTES;
+static const uint32_t LL_PART = EP_PART_BYTES / LL_WARP_BYTES;
+static const uint32_t LL_UNITS = (EP_VECTORS + 32 * LL_SEND - 1) / (32 * LL_SEND);
+static const uint32_t LL_PARTS = (EP_VECTORS + 32 * LL_PART - 1) / (32 * LL_PART);
+static const uint32_t LL_COUNT_WARPS = 8;
+
+enum LlBarrier { LL_BAR_COUNT = 1, LL_BAR_OFFSETS };
+
+struct LlShared {
+  uint32_t selected[EP_EXPERTS]; /* tokens for each expert; only in the counting block */
+  uint32_t rows[EP_RANKS][EP_LOCAL_EXPERTS]; /* rows received; after ll_offsets the first row of each segment */
+  uint32_t tokens[EP_RANKS];
+  uint32_t failed;
+  uint32_t ready;
+};
+
+/* Counts this rank's tokens for each expert and sends each rank its counts, with `threads` threads of one block.
+ * This thread is number `i`. */
+EP_DEVICE void ll_count_and_signal(const EpArgs &a, const LlCall &c, LlShared &s, uint32_t i, uint32_t threads) {
+  for (uint32_t e = i; e < EP_EXPERTS; e += threads) s.selected[e] = 0;
+  bar_sync(LL_BAR_COUNT, threads);
+  ep_tally_ids(a, i, threads, static_cast<uint32_t>(a.tokens) * EP_TOPK, s.selected);
+  bar_sync(LL_BAR_COUNT, threads);
+  for (uint32_t e = i; e < EP_EXPERTS + EP_RANKS; e += threads) {
+    bool total = e >= EP_EXPERTS;
+    uint32_t owner = total ? e - EP_EXPERTS : e / EP_LOCAL_EXPERTS;
+    uint32_t word = total ? EP_LOCAL_EXPERTS : e % EP_LOCAL_EXPERTS;
+    uint64_t count = total ? static_cast<uint32_t>(a.tokens) : s.selected[e];
+    if (!total && ep_drill_drops(a, static_cast<int32_t>(e))) continue;
+    st_relaxed_sys(ll_counts(a, owner, c.number, a.rank) + word, static_cast<uint64_t>(c.number) << 32 | count);
+  }
+}
+
+/* Returns in lane k the number of earlier tokens that chose the expert of top-k position k of `token`: the row's
+ * position in its segment. Without atomics it is the same in every run. Eight positions are handled at a time, to
+ * keep the counters in registers. */
+EP_DEVICE uint32_t ll_positions(const EpArgs &a, uint32_t lane, uint32_t token, int32_t id) {
+  const uint32_t batch = EP_TOPK < 8 ? EP_TOPK : 8;
+  uint32_t mine = 0;
+  for (uint32_t first = 0; first < EP_TOPK; first += batch) {
+    int32_t want[batch];
+    uint32_t seen[batch];
+#pragma unroll
+    for (uint32_t k = 0; k < batch; k++) {
+      want[k] = __shfl_sync(EP_FULL_WARP, id, first + k);
+      seen[k] = 0;
+    }
+    for (uint32_t j = lane; j < token * EP_TOPK; j += 32 * EP_IDS) {
+      EpIds ids = ep_load_ids(a, j, 32, token * EP_TOPK);
+#pragma unroll
+      for (uint32_t i = 0; i < EP_IDS; i++)
+#pragma unroll
+        for (uint32_t k = 0; k < batch; k++) seen[k] += ids.id[i] == want[k];
+    }
+    __syncwarp();
+#pragma unroll
+    for (uint32_t k = 0; k < batch; k++) {
+      uint32_t all = __reduce_add_sync(EP_FULL_WARP, seen[k]);
+      if (lane == first + k) mine = all;
+    }
+  }
+  return mine;
+}
+
+/* Sends a token's header to every rank. For each top-k position it has the token's row there, or none, and the
+ * weight, so that combine can sum rows before it sends them back. */
+EP_DEVICE void ll_send_header(const EpArgs &a, const LlCall &c, uint32_t token) {
+  int32_t id = -1;
+  uint64_t weight = 0;
+  if (c.lane < EP_TOPK) {
+    id = a.topk_ids[token * EP_TOPK + c.lane];
+    weight = __float_as_uint(a.weights[token * EP_TOPK + c.lane]);
+  }
+  uint32_t position = ll_positions(a, c.lane, token, id);
+  int32_t owner = id < 0 ? -1 : id / EP_LOCAL_EXPERTS;
+  uint32_t place = static_cast<uint32_t>(id % EP_LOCAL_EXPERTS) << LL_PLACE_BITS | position;
+  for (int i = 0; i < EP_RANKS; i++) {
+    int to = (a.rank + i) % EP_RANKS;
+    uint64_t word = weight << 32 | (owner == to ? place : LL_NOWHERE);
+    if (c.lane < EP_TOPK) st_relaxed_sys(ll_header(a, to, c.number, a.rank, token) + c.lane, word);
+  }
+}
+
+struct LlUnit {
+  EpInput in[LL_SEND];
+  int32_t id;
+};
+EP_DEVICE uint32_t ll_unit_first(const LlCall &c, uint32_t unit) { return unit % LL_UNITS * (32 * LL_SEND) + c.lane; }
+EP_DEVICE LlUnit ll_load_unit(const EpArgs &a, const LlCall &c, uint32_t unit) {
+  uint32_t token = unit / LL_UNITS, first = ll_unit_first(c, unit);
+  LlUnit u;
+#pragma unroll
+  for (uint32_t v = 0; v < LL_SEND; v++) u.in[v] = ep_load_input(a, token, first + 32 * v, ep_inside<LL_SEND>(first + 32 * v));
+  u.id = c.lane < EP_TOPK ? ep_load_id(a, token * EP_TOPK + c.lane) : -1;
+  return u;
+}
+
+/* Converts one unit of a token and stores it on every rank that has any of the token's experts. The order of ranks
+ * changes from unit to unit, to use all links. */
+EP_DEVICE void ll_send_unit(const EpArgs &a, const LlCall &c, uint32_t unit, const LlUnit &u) {
+  uint32_t token = unit / LL_UNITS, first = ll_unit_first(c, unit), turn = static_cast<uint32_t>(a.rank) + 1 + unit;
+  uint32_t ranks = __reduce_or_sync(EP_FULL_WARP, ep_is_expert(u.id) ? 1u << (u.id / EP_LOCAL_EXPERTS) : 0u);
+  EpVector out[LL_SEND];
+#pragma unroll
+  for (uint32_t v = 0; v < LL_SEND; v++) out[v] = ep_message(u.in[v]);
+  for (uint32_t i = 0; i < EP_RANKS; i++) {
+    uint32_t to = (turn + i) % EP_RANKS;
+    if (!(ranks >> to & 1u)) continue;
+    uint8_t *slot = ll_slot(a, to, c.number, a.rank, token);
+#pragma unroll
+    for (uint32_t v = 0; v < LL_SEND; v++) {
+      uint32_t vector = first + 32 * v;
+      if (ep_inside<LL_SEND>(vector)) st_relaxed_sys(reinterpret_cast<uint4 *>(slot) + vector, out[v].data);
+      if (ep_has_scale<LL_SEND>(vector)) st_relaxed_sys(ep_slot_scale(slot, vector), out[v].scale);
+    }
+  }
+}
+
+EP_DEVICE uint32_t ll_senders(const EpArgs &a, const LlCall &c) {
+  uint32_t units = static_cast<uint32_t>(a.tokens) * LL_UNITS;
+  uint32_t receivers = min(static_cast<uint32_t>(a.receivers), c.warps - 1);
+  return min((units + c.blocks - 1) / c.blocks, c.warps - receivers);
+}
+
+/* Sends headers (the last warps), data (the first warps) and counts (the last block). */
+EP_DEVICE void ll_dispatch_async(const EpArgs &a, const LlCall &c, LlShared &s, uint32_t senders) {
+  uint32_t tokens = static_cast<uint32_t>(a.tokens);
+  uint32_t counters = min(LL_COUNT_WARPS, c.warps - 1), top = c.warps - 1;
+  if (c.block == c.blocks - 1 && c.warp >= top - counters && c.warp < top)
+    ll_count_and_signal(a, c, s, (c.warp - (top - counters)) * 32 + c.lane, counters * 32);
+  for (uint32_t t = ll_from_top(c); t < tokens; t += ll_all_warps(c)) ll_send_header(a, c, t);
+  if (c.warp >= senders) return;
+  for (uint32_t u = ll_from_bottom(c); u < tokens * LL_UNITS; u += senders * c.blocks) ll_send_unit(a, c, u, ll_load_unit(a, c, u));
+}
+
+/* Clears the headers of the previous call, because the call after the next one uses the same set. The previous
+ * call's counts say how many there are. One warp of each block calls it. */
+EP_DEVICE void ll_clear_headers(const EpArgs &a, const LlCall &c) {
+  uint32_t tokens = 0;
+  const uint32_t before = ep_number_before(c.number);
+  if (c.lane < EP_RANKS) tokens = static_cast<uint32_t>(ll_counts(a, a.rank, before, c.lane)[EP_LOCAL_EXPERTS]);
+  for (int source = 0; source < EP_RANKS; source++) {
+    uint32_t used = __shfl_sync(EP_FULL_WARP, tokens, source) * EP_TOPK;
+    uint64_t *words = ll_header(a, a.rank, before, source, 0);
+    for (uint32_t i = c.block * 32 + c.lane; i < used; i += c.blocks * 32) st_relaxed_sys(words + i, static_cast<uint64_t>(~0ull));
+  }
+  ll_clear_beside(a, c);
+}
+
+EP_DEVICE bool ll_wait_count(const EpArgs &a, const LlCall &c, int source, uint32_t word, uint32_t *count) {
+  const uint64_t *p = ll_counts(a, a.rank, c.number, source) + word;
+  int32_t expert = word < EP_LOCAL_EXPERTS ? static_cast<int32_t>(a.rank * EP_LOCAL_EXPERTS + word) : -1;
+  EpSpin spin;
+  for (;;) {
+    uint64_t v = ld_relaxed_sys(p);
+    *count = static_cast<uint32_t>(v);
+    if (v >> 32 == c.number) return true;
+    if (!spin.again(a, {EP_PHASE_DISPATCH_WAIT, expert, source}, c.number, v >> 32)) return false;
+  }
+}
+
+/* Reads all counts and computes the offsets, in every block: passing them on would take longer. Warps from `first`
+ * on do the work. */
+EP_DEVICE void ll_wait_counts(const EpArgs &a, const LlCall &c, LlShared &s, uint32_t first) {
+  if (c.warp < first) {
+    while (ld_acquire_cta(&s.ready) == 0) spin_pause();
+    __syncwarp();
+    return;
+  }
+  uint32_t threads = (c.warps - first) * 32;
+  for (uint32_t i = (c.warp - first) * 32 + c.lane; i < EP_RANKS * LL_COUNT_WORDS; i += threads) {
+    uint32_t source = i / LL_COUNT_WORDS, word = i % LL_COUNT_WORDS, count = 0;
+    if (!ll_wait_count(a, c, source, word, &count)) s.failed = 1;
+    uint32_t *to = word < EP_LOCAL_EXPERTS ? &s.rows[source][word] : &s.tokens[source];
+    *to = count;
+  }
+  bar_sync(LL_BAR_OFFSETS, threads);
+  if (c.warp == first) {
+    const bool publish = c.block == 0 && !s.failed;
+    ll_offsets(a, s.rows, c.lane, publish);
+    if (publish && c.lane < EP_RANKS) ll_tokens(a)[c.lane] = s.tokens[c.lane];
+    __syncwarp();
+    if (c.lane == 0) st_release_cta(&s.ready, 1u);
+  }
+  bar_sync(LL_BAR_OFFSETS, threads);
+}
+
+struct LlPart {
+  uint32_t source, token, first;
+  uint64_t head;
+  uint32_t here;
+  uint4 data[LL_PART];
+  uint32_t scale[LL_PART];
+};
+
+EP_DEVICE LlPart ll_part(uint32_t job, uint32_t lane) {
+  LlPart p;
+  p.source = job % EP_RANKS;
+  p.token = job / EP_RANKS / LL_PARTS;
+  p.first = job / EP_RANKS % LL_PARTS * (32 * LL_PART) + lane;
+  p.here = 0;
+  return p;
+}
+
+/* Polls header, count and data of a part together, to wait only once for memory. Returns false if the token does
+ * not exist, has no expert on this rank, or never arrived. */
+EP_DEVICE bool ll_wait_part(const EpArgs &a, const LlCall &c, LlPart &p) {
+  if (!ep_alive(a, p.source)) return false;
+  uint8_t *slot = ll_slot(a, a.rank, c.number, p.source, p.token);
+  const uint64_t *header = ll_header(a, a.rank, c.number, p.source, p.token) + c.lane;
+  const uint64_t *tokens = ll_counts(a, a.rank, c.number, p.source) + EP_LOCAL_EXPERTS;
+  EpSpin spin;
+  for (;;) {
+    p.head = c.lane < EP_TOPK ? ld_relaxed_sys(header) : LL_NOWHERE;
+    uint64_t count = ld_relaxed_sys(tokens);
+    bool none = count >> 32 == c.number && p.token >= static_cast<uint32_t>(count);
+    uint32_t largest = ep_load_part<LL_PART>(slot, p.first, p.data, p.scale);
+    if (__all_sync(EP_FULL_WARP, p.head != ~0ull)) {
+      p.here = __ballot_sync(EP_FULL_WARP, static_cast<uint32_t>(p.head) != LL_NOWHERE);
+      if (p.here == 0 || __all_sync(EP_FULL_WARP, largest != EP_SENTINEL)) return p.here != 0;
+    } else if (__any_sync(EP_FULL_WARP, none)) {
+      return false;
+    }
+    if (!ep_again_warp(spin, a, {EP_PHASE_DISPATCH_WAIT, -1, static_cast<int32_t>(p.source)}, 1, p.here)) return false;
+    if (a.pause_ns > 0) sleep_ns(static_cast<uint32_t>(a.pause_ns));
+  }
+}
+
+EP_DEVICE void ll_copy_part(const EpArgs &a, const LlCall &c, const LlShared &s, const LlPart &p) {
+  uint32_t place = static_cast<uint32_t>(p.head);
+  bool mine = p.here >> c.lane & 1u;
+  uint32_t row = 0;
+  if (mine) row = s.rows[p.source][place >> LL_PLACE_BITS] + (place & ((1u << LL_PLACE_BITS) - 1));
+  for (uint32_t left = p.here; left != 0; left &= left - 1) {
+    uint64_t to = __shfl_sync(EP_FULL_WARP, row, __ffs(left) - 1);
+    ep_write_part(a.out + to * EP_PAYLOAD, ll_row_scales(a, to, place, __ffs(left) - 1), ll_scale_step(a), p.first, p.data, p.scale);
+  }
+  uint8_t *slot = ll_slot(a, a.rank, c.number, p.source, p.token);
+#pragma unroll
+  for (uint32_t v = 0; v < LL_PART; v++) {
+    uint32_t vector = p.first + 32 * v;
+    if (ep_inside<LL_PART>(vector)) st_relaxed_sys(reinterpret_cast<uint4 *>(slot) + vector, ep_sentinels());
+    if (ep_has_scale<LL_PART>(vector)) st_relaxed_sys(ep_slot_scale(slot, vector), EP_SENTINEL);
+  }
+  if (p.first == c.lane && mine) {
+    a.src_info[2 * static_cast<uint64_t>(row)] = static_cast<int32_t>(p.token);
+    a.src_info[2 * static_cast<uint64_t>(row) + 1] = static_cast<int32_t>(c.lane);
+  }
+  if (p.first == c.lane && c.lane < EP_TOPK) ll_keep_route(a, p.source, p.token, c.lane, p.head, mine ? row : LL_NOWHERE);
+}
+
+EP_DEVICE void ll_route_nowhere(const EpArgs &a, const LlCall &c, const LlPart &p) {
+  if (p.first == c.lane && c.lane < EP_TOPK) ll_keep_route(a, p.source, p.token, c.lane, 0, LL_NOWHERE);
+}
+
+EP_DEVICE void ll_dispatch_wait(const EpArgs &a, const LlCall &c, LlShared &s, uint32_t first) {
+  uint32_t job = ll_from_top(c);
+  const uint32_t per_token = EP_RANKS * LL_PARTS;
+  LlPart p = ll_part(job, c.lane);
+  bool here = false;
+  if (EP_EARLY && job / per_token < static_cast<uint32_t>(a.max_tokens)) here = ll_wait_part(a, c, p);
+  ll_wait_counts(a, c, s, first);
+  if (s.failed) return;
+  ep_span_stage(a, EP_STAGE_READY);
+  uint32_t tokens = 0;
+  for (int r = 0; r < EP_RANKS; r++) tokens = max(tokens, s.tokens[r]);
+  for (bool waited = EP_EARLY; job < tokens * per_token; job += ll_all_warps(c), waited = false) {
+    if (!waited) {
+      p = ll_part(job, c.lane);
+      here = ll_wait_part(a, c, p);
+    }
+    ep_span_stage(a, EP_STAGE_ARRIVED);
+    if (here) {
+      ll_copy_part(a, c, s, p);
+    } else if (p.token < s.tokens[p.source]) {
+      ll_route_nowhere(a, c, p);
+    }
+  }
+}
+
+#ifndef EP_COUNT_IDS /* dispatch_ids.cuh has the entry then */
+EP_ENTRY(EP_THREADS, 1) EP_SENDER(dispatch_ll)(const __grid_constant__ EpArgs a) {
+  __shared__ LlShared s; /* in a split call only the counting block uses it */
+  ep_span_begin(a);
+  pdl_wait();
+  if (EP_FUSED) pdl_launch();
+  ep_drill_delay(a);
+  LlCall c = ll_call(a);
+  if (EP_FUSED && threadIdx.x == 0) s.failed = s.ready = 0;
+  if (ep_block_leaves(a)) return;
+  uint32_t senders = ll_senders(a, c);
+  ll_dispatch_async(a, c, s, senders);
+  EP_NUMBER_DONE(a, c.number);
+  ep_span_stage(a, EP_STAGE_SENT);
+  if (c.warp == 0) ll_clear_headers(a, c);
+  if (EP_FUSED) ll_dispatch_wait(a, c, s, a.receivers > 0 ? senders : 0);
+  ep_span_end(a);
+}
+
+#ifdef EP_SPLIT
+EP_ENTRY(EP_THREADS, 1) EP_RECEIVER(dispatch_ll)(const __grid_constant__ EpArgs a) {
+  __shared__ LlShared s;
+  ep_span_begin(a);
+  pdl_wait();
+  LlCall c = ll_call(a);
+  if (threadIdx.x == 0) s.failed = s.ready = 0;
+  if (ep_block_leaves(a)) return;
+  EP_NUMBER_DONE(a, c.number);
+  ll_dispatch_wait(a, c, s, 0);
+  ep_span_end(a);
+}
+#endif
+#endif

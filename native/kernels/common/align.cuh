@@ -39,8 +39,8 @@ static const uint64_t EP_MOST_FLIGHT_NS = 5000; /* bounds the measured time */
  * flight, and all ranks leave at the same time.
  *
  * If a.stamp is not 0, the kernel measures the flight: the mean time of a.stamp further alignments. It keeps the
- * smallest mean since set-up. a.stamp is even, because with two ranks each rank waits in only every second
- * alignment. */
+ * smallest mean since set-up. a.stamp is even: with two ranks, a rank waits in only every second alignment, so
+ * an odd number of alignments would give the two ranks different means. */
 EP_ENTRY(32, 1) ep_align(const __grid_constant__ EpArgs a) {
   if (ep_gave_up(a)) return;
   EpControl *mine = a.control[a.rank];
@@ -81,7 +81,8 @@ EP_ENTRY(32, 1) ep_next_round(const __grid_constant__ EpArgs a) {
   if (threadIdx.x == 0) a.control[a.rank]->replay++;
 }
 
-/* Does nothing. Every measured time includes the time of this kernel. */
+/* Does nothing, in place of a call. Its measured time shows how much launch and clock add to the measured time of
+ * a call. */
 EP_ENTRY(32, 1) ep_empty(const __grid_constant__ EpArgs a) {
   ep_span_begin(a);
   ep_span_stage(a, EP_STAGE);

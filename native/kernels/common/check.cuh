@@ -1,6 +1,6 @@
 /* Waits with a deadline. The first spin of a rank that passes its deadline records in host memory for what it
- * waited. It sets the abort word of its state, and every other spin of the state then leaves. It sets
- * EpArgs.given_up, and every later launch of the rank then leaves at once.
+ * waited. It sets the abort word of its state (the memory of one kernel family and dtype), and every other spin of
+ * the state then leaves. It sets EpArgs.given_up, and every later launch of the rank then leaves at once.
  *
  * A thread that gives up overwrites the outputs of its call, as threads of later launches and replays do. So old
  * outputs are never taken for new ones. */
@@ -172,7 +172,7 @@ EP_DEVICE void ep_drill_delay(const EpArgs &a) {
 
 EP_DEVICE bool ep_drill_drops(const EpArgs &a, int32_t expert) { return a.drop_signal > 0 && a.drop_signal == expert + 1; }
 
-/* EP_STAGE says when the span reading ends: at the end of the kernel, or when the last warp passes a stage. */
+/* EP_STAGE says when the measured span ends: at the end of the kernel, or when the last warp passes a stage. */
 #define EP_STAGE_END 0
 #define EP_STAGE_READY 1   /* dispatch: all counts have arrived; combine: all ranks have begun this call */
 #define EP_STAGE_SENT 2
@@ -259,8 +259,8 @@ EP_DEVICE void ep_span_end(const EpArgs &a) {
     atomicMax(reinterpret_cast<unsigned long long *>(a.span) + 1, static_cast<unsigned long long>(globaltimer()));
 }
 
-/* Does `work` in a kernel all of whose blocks must run at the same time. So the next kernel starts only when this
- * one ends. */
+/* Does `work` in a kernel all of whose blocks must run at the same time. The next kernel can
+ * start only when every block has ended `work`. */
 template <class Work>
 EP_DEVICE void ep_run(const EpArgs &a, Work work) {
   pdl_wait();

@@ -203,7 +203,7 @@ EP_DEVICE void ep_store_scales(uint8_t *out, const uint8_t *scales, EpRow r, int
   } else if constexpr (dtype == EP_MXFP4) {
     for (uint32_t g = lane_id(); g < n; g += 32) out[r.row * n + g] = scales[g];
   } else if constexpr (dtype == EP_NVFP4) {
-    /* messages pad scales to 16 bytes */
+    /* Whole atoms can be read, because messages pad scales to 16 bytes. */
     for (uint32_t c = lane_id(); c < (n + 3) / 4; c += 32)
       *reinterpret_cast<uint32_t *>(out + ep_nvfp4_atom<columns>(r, c)) =
           reinterpret_cast<const uint32_t *>(scales)[c];

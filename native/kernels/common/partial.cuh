@@ -20,10 +20,10 @@ static const uint32_t EP_TOGETHER = 4;
 static const uint32_t EP_MOST_PEERS = EP_F32_SUMS && EP_THREADS > 512 ? 2 : 4;
 static const uint32_t EP_GROUP = EP_PEERS < EP_MOST_PEERS ? EP_PEERS : EP_MOST_PEERS;
 
-/* Sets acc to the weighted sum of the rows of y of top-k positions in `here`, in the order of positions, for the
- * eight elements from byte `column` on. Lane k of route has weight << 32 | row of position k. With `late`, route
- * has no weights yet: weigh waits for them while the first rows are being loaded. Returns false if weigh returned
- * false. */
+/* Sums the weighted rows of y for the top-k positions in `here`, in the order of positions, and stores the sum in
+ * acc. It sums only the eight elements from byte `column` on. Lane k of route has weight << 32 | row of position k.
+ * With `late`, route has no weights yet: weigh waits for them while the first rows are being loaded. Returns false
+ * if weigh returned false. */
 template <bool late, class Weigh>
 EP_DEVICE bool partial_sum(const EpArgs &a, uint64_t route, uint32_t column, uint32_t here, float (&acc)[8], Weigh weigh) {
   const uint8_t *y = reinterpret_cast<const uint8_t *>(a.y) + column;

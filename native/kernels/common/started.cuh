@@ -1,5 +1,5 @@
-/* Start words of combine, which say which call each rank has begun. ep_started(a, owner), of each kernel family's
- * layout, returns the address of the words on rank `owner`. */
+/* Start words of combine, which say which call each rank has begun. Each kernel family's layout
+ * file defines ep_started(a, owner), which returns the address of the words on rank `owner`. */
 #pragma once
 
 #include "common/check.cuh"
@@ -21,9 +21,9 @@ template <class Call> EP_DEVICE uint32_t ep_load_began(const EpArgs &a, const Ca
   return ld_relaxed_cta(ep_started(a, a.rank) + (c.lane < EP_RANKS ? c.lane : 0));
 }
 
-/* Waits until all ranks have begun the previous call. Calls of even and of odd number have separate sets of return
- * slots, and in layout masked of weights. A rank that began the previous call no longer needs this call's set, so
- * no barrier between calls is needed. */
+/* Waits until all ranks have begun the previous call. There are two sets of return slots, and in layout masked two
+ * sets of weights: one for calls of even number, one for calls of odd number. A rank that began the previous call
+ * no longer needs this call's set, so no barrier between calls is needed. */
 template <class Call> EP_DEVICE bool ep_wait_started(const EpArgs &a, const Call &c) {
   const uint32_t before = ep_number_before(c.number);
   const uint32_t *p = ep_started(a, a.rank) + (c.lane < EP_RANKS ? c.lane : 0);

@@ -1,5 +1,5 @@
-/* A token as kernels send it: EP_VECTORS vectors of 16 bytes, then EP_TOKEN_SCALES scales of 32 bits. With FP8, a
- * lane with every eighth vector also has a scale.
+/* A token as kernels send it: EP_VECTORS vectors of 16 bytes, then EP_TOKEN_SCALES scales of 32 bits. With FP8,
+ * eight vectors share a scale. The lane that has the first of them also has the scale.
  *
  * In functions with a parameter n, each lane of a warp moves n vectors: `first`, `first` + 32, and so on. */
 #pragma once

@@ -30,7 +30,7 @@ EP_DEVICE uint8_t *ep_return_slot(const EpArgs &a, int64_t row, int32_t rank) {
   return ep_region(a, rank, EP_C_RECV) + combine_buf_layout(static_cast<uint64_t>(token), static_cast<uint32_t>(k));
 }
 
-/* Copies the rows of a pair, EP_ROWS rows at a time, with the whole block. */
+/* Copies the rows of a pair (local expert, source), EP_ROWS rows at a time, with the whole block. */
 #ifndef EP_ROWS
 #define EP_ROWS 1
 #endif
@@ -144,8 +144,8 @@ EP_DEVICE void ep_sum_terms(float (&acc)[8], EpTerms mine, uint32_t count, uint3
   }
 }
 
-/* Returns the terms of message `slot` of a source, and stores its token. Lane k has the row of top-k position k,
- * if on this rank, and its weight. */
+/* Returns the terms of message `slot` of a source, and stores the message's token number in *token. Lane k has the
+ * row of top-k position k and its weight, or row -1 if that expert is on another rank. */
 EP_DEVICE EpTerms ep_message_terms(const EpArgs &a, uint32_t source, uint32_t slot, int32_t *token) {
   const uint64_t index = static_cast<uint64_t>(source) * a.max_tokens + slot;
   const uint8_t *message = ep_region(a, a.rank, EP_D_RECV) + recv_buf_layout(0, source, slot, a.max_tokens);

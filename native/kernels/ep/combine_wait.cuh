@@ -1,11 +1,11 @@
-/* Second half of combine. wait_sms blocks wait for all senders and then release the other blocks, which sum the
- * rows. */
+/* Second half of combine. The first EpArgs.wait_sms blocks wait for all senders. Then they release the other
+ * blocks, which sum the rows. */
 #pragma once
 
 #include "ep/combine_send.cuh"
 
-/* Waits for all senders, whose words blocks 0 to wait_sms - 1 share. Each such block then adds EP_READY_FLAG to
- * the go word of every reducing block. */
+/* Waits for all senders. The blocks 0 to wait_sms - 1 call it, and each waits for a part of the senders' words.
+ * Then each of these blocks adds EP_READY_FLAG to the go word of every summing block. */
 static __device__ bool wait_for_all_arrivals(const EpArgs &a) {
   const uint32_t step = static_cast<uint32_t>(a.wait_sms) * blockDim.x;
   const uint32_t words = EP_ALGO == EP_DEDUP ? EP_RANKS : EP_PAIRS;
@@ -82,8 +82,8 @@ EP_DEVICE uint4 ep_add_shared(const EpArgs &a, uint4 v, int64_t token, uint32_t 
   return bf16_pack(x);
 }
 
-/* Copies the rows of a token to output [token, k], zeros for a masked selection: without router weights nothing is
- * summed. */
+/* Copies the rows of a token to output [token, k], because without router weights nothing is summed. If position k
+ * is masked, it writes zeros there. */
 EP_DEVICE void ep_copy_rows(const EpArgs &a, EpTerms terms, int64_t token, uint32_t vector, bool inside) {
   uint4 *out = reinterpret_cast<uint4 *>(a.combined) + token * EP_TOPK * (EP_ROW_BYTES / 16) + vector;
   for (uint32_t k = 0; k < EP_TOPK; k++) {

@@ -113,9 +113,9 @@ EP_DEVICE void ep_note_written(EpDestination d) {
   if (d.slot != nullptr) red_add_release_gpu(d.finished, 1);
 }
 
-/* Does the same with bulk copies. Messages are written to stages in shared memory, and lane k of warp 0 copies
- * them to the destination of top-k position k. There are three stages, because copies may read two of them while
- * the third is filled. */
+/* Does the work of ep_send_vectors with bulk copies. Messages are written to stages in shared memory, and lane k
+ * of warp 0 copies them to the destination of top-k position k. There are three stages, because copies may read
+ * two of them while the third is filled. */
 static __device__ void ep_send_bulk(const EpArgs &a, uint32_t block, uint32_t blocks) {
   EP_DYNAMIC_SHARED(stages);
   uint8_t *send = ep_region(a, a.rank, EP_D_SEND);

@@ -5,7 +5,7 @@
 #include "ep/dispatch_send.cuh"
 
 struct EpOffsets {
-  uint32_t pair_ends[EP_PAIRS];      /* rows of the pairs up to and including this one */
+  uint32_t pair_ends[EP_PAIRS];      /* by (local expert, source): rows of the pairs up to and including this one */
   uint32_t group_rows[EP_GROUPS];    /* padded rows of each group; after the scan, up to and including the group */
   uint32_t group_blocks[EP_GROUPS];
 };
@@ -120,7 +120,8 @@ static __device__ void ep_offsets_block(const EpArgs &a) {
     st_relaxed_gpu(ep_counter(a, EP_CLAIM), 0);
     st_release_gpu(ep_counter(a, EP_READY), EP_READY_FLAG);
   }
-  if (EP_ALGO == EP_DIRECT) ep_publish_pairs(a, o); /* only combine reads the pairs: copying blocks first */
+  /* Under direct only combine reads the pairs, so the copying blocks start first. */
+  if (EP_ALGO == EP_DIRECT) ep_publish_pairs(a, o);
 }
 
 EP_DEVICE uint32_t ep_tile_rows(const EpArgs &a) { return static_cast<uint32_t>(a.tile_tokens); }

@@ -11,7 +11,7 @@ EP_DEVICE void ep_signal_completion(uint64_t *word, uint64_t value) {
   st_relaxed_sys(word, value);
 }
 
-/* Waits until a word is not all ones, and stores it in *value. Returns false if it gave up. */
+/* Waits until a word is not all ones, and stores the word in *value. Returns false if the wait was given up. */
 EP_DEVICE bool ep_await_count(const EpArgs &a, uint64_t *word, EpWait what, uint64_t *value) {
   EpSpin spin;
   for (;;) {
@@ -23,7 +23,7 @@ EP_DEVICE bool ep_await_count(const EpArgs &a, uint64_t *word, EpWait what, uint
   return true;
 }
 
-/* Waits for a word that another rank writes. */
+/* Waits until another rank has written `value` to a word. */
 EP_DEVICE bool ep_await_value(const EpArgs &a, const uint64_t *word, EpWait what, uint64_t value) {
   EpSpin spin;
   for (;;) {
@@ -35,7 +35,7 @@ EP_DEVICE bool ep_await_value(const EpArgs &a, const uint64_t *word, EpWait what
   return true;
 }
 
-/* Waits for a counter of blocks of this rank: device scope only. */
+/* Waits until a counter is `value`. Only blocks of this rank change the counter, so device scope is enough. */
 EP_DEVICE bool ep_await_counter(const EpArgs &a, const int32_t *counter, EpWait what, int32_t value) {
   EpSpin spin;
   for (;;) {

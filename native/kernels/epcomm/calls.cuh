@@ -73,8 +73,9 @@ EP_ENTRY(32, 1) ep_meet(const __grid_constant__ EpMeetArgs a) {
 }
 #endif
 
-/* Region 0 of ep_agree, one for each slot. Two sets of words, by call number, are enough: a rank writes the words
- * of call n + 2 after this rank's word of call n + 1, and so after this rank has read call n. */
+/* Region 0 of ep_agree, one for each slot (the memory of a call in flight). Two sets of words, by call number, are
+ * enough: another rank writes its words of call n + 2 only once it has this rank's word of call n + 1, which this
+ * rank sends after it has read the words of call n. */
 struct EpAgree {
   uint64_t said[2][EP_MAX_RANKS]; /* by rank: number << 32 | description of its call */
   uint32_t calls;                 /* number of the last comparison, 0 for none */

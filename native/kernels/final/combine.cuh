@@ -59,7 +59,7 @@ EP_DEVICE bool fin_wait_started(const EpArgs &a, const EpCall &c) {
   }
 }
 
-/* Draws tickets and sends their messages. With fixed messages, only some warps would have work in the last round.
+/* Draws tickets and sends their messages. If each warp had a fixed list of messages, some warps would end early.
  * While a warp sends, L2 loads the rows of its next message, and the warp draws another ticket. */
 EP_DEVICE void fin_combine_async(const EpArgs &a, const EpCall &c) {
   uint32_t *tickets = reinterpret_cast<uint32_t *>(a.counters) + FIN_TICKETS + (c.number & 1);
@@ -67,8 +67,8 @@ EP_DEVICE void fin_combine_async(const EpArgs &a, const EpCall &c) {
   uint32_t all = __reduce_max_sync(EP_FULL_WARP, sends ? fin_tokens(a)[c.lane] : 0) * FIN_SOURCES;
   if (!fin_wait_started(a, c)) return;
   ep_span_stage(a, EP_STAGE_READY);
-  /* Two tickets are drawn at once, in rising order. A smaller second ticket would be lost if the first is past the
-   * end. */
+  /* One add draws two tickets, so the second ticket is larger than the first. The loop stops at a ticket past the
+   * end: if a smaller ticket came after it, that ticket's message would not be sent. */
   uint32_t drawn = c.lane == 0 ? add_relaxed_gpu(tickets, 2u) : 0;
   uint32_t i = __shfl_sync(EP_FULL_WARP, drawn, 0), after = i + 1;
   FinReturn r = fin_load_return(a, c, i, all);

@@ -11,7 +11,7 @@ static const bool FIN_TILES = EP_TOKEN_SCALES > 0 && EP_SCALES == 1;
 static const uint32_t FIN_COPIES = EP_DIRECT ? EP_TOPK : (EP_RANKS < EP_TOPK ? EP_RANKS : EP_TOPK);
 
 struct FinShared {
-  uint32_t running[FIN_COUNT_WARPS][EP_EXPERTS]; /* rows of this block for each expert before each warp's share */
+  uint32_t running[FIN_COUNT_WARPS][EP_EXPERTS]; /* by warp and expert: rows of the block before the warp's share */
   uint32_t base[EP_EXPERTS];  /* output row of this block's first token for each expert */
   uint32_t start[EP_EXPERTS]; /* first row of each expert's group; at first, this block's rows */
   uint32_t tokens[EP_RANKS];
@@ -65,8 +65,8 @@ EP_DEVICE void fin_count_before(const EpArgs &a, const EpCall &c, FinShared &s) 
 }
 
 /* Sends every rank the number of this rank's tokens. The word also permits the receiver to write this rank's
- * output: its release comes after the reads of earlier calls. It is sent early, so that its fence has ended before
- * the counts arrive. The last sending block calls it. */
+ * output: the word's release comes after this rank's reads of earlier calls. The word is sent early, so that the
+ * release has ended before the counts arrive. The last sending block calls it. */
 EP_DEVICE void fin_signal_tokens(const EpArgs &a, const EpCall &c) {
   if (threadIdx.x >= EP_RANKS) return;
   uint64_t *word = fin_counts(a, static_cast<int>(threadIdx.x), c.number, a.rank) + EP_EXPERTS;
@@ -101,9 +101,9 @@ EP_DEVICE void fin_place(const EpArgs &a, const EpCall &c, FinShared &s) {
   }
 }
 
-/* Polls the counts from all ranks for one expert, or their numbers of tokens. After the latter a fence acquires
- * the writes that fin_signal_tokens released; counts of experts need none. Loads with acquire order would run one
- * after the other. */
+/* Polls the counts from all ranks for one expert, or the ranks' numbers of tokens. Only after numbers of tokens, a
+ * fence acquires the writes that fin_signal_tokens released. Loads with acquire order would run one after the
+ * other. */
 EP_DEVICE bool fin_wait_count(const EpArgs &a, const EpCall &c, uint32_t word, uint32_t (&count)[EP_RANKS]) {
   EpSpin spin;
   for (;;) {
@@ -167,8 +167,8 @@ EP_DEVICE void fin_wait_counts(const EpArgs &a, const EpCall &c, FinShared &s) {
   __syncthreads();
 }
 
-/* Finds the numbers of tokens and of rows, for a block that only receives. It waits for all counts, so that a
- * fault record names a missing count: its sender sends no tokens either. */
+/* Finds the numbers of tokens and of rows, for a block that only receives. The block waits for all counts
+ * before tokens: if a rank sends neither, the fault record then names the missing count. */
 EP_DEVICE void fin_wait_tokens(const EpArgs &a, const EpCall &c, FinShared &s) {
   for (uint32_t e = threadIdx.x; e <= EP_EXPERTS; e += blockDim.x) {
     uint32_t count[EP_RANKS];

@@ -10,7 +10,7 @@ static const uint32_t FIN_THREAD_EXPERTS = (EP_EXPERTS + EP_THREADS - 1) / EP_TH
 struct FinHomeShared {
   FinShared s;
   uint8_t *to[EP_THREADS / 32][EP_TOPK];
-  uint32_t sent[EP_THREADS / 32];        /* tokens whose share each warp has stored */
+  uint32_t sent[EP_THREADS / 32];        /* by warp: tokens of which it has stored its share */
 };
 
 /* Counts all ids of this rank and sends the counts, then counts the ids of the block's own tokens. The last
@@ -61,8 +61,8 @@ EP_DEVICE FinGoals fin_find_goals(const EpArgs &a, const EpCall &c, const FinPos
           __reduce_or_sync(EP_FULL_WARP, p.id < 0 || p.owner == a.rank ? 0u : 1u << p.owner), static_cast<uint32_t>(__popc(sent))};
 }
 
-/* Ends a token whose payload and scales have been stored: after a fence stores the headers for other ranks, and
- * writes for this rank the words that fin_complete writes for a message. */
+/* Ends a token whose payload and scales have been stored. After a fence, it stores the headers for other ranks. For
+ * this rank it writes the words that fin_complete writes for a message. */
 EP_DEVICE void fin_end_token(const EpArgs &a, const EpCall &c, uint32_t token, const FinPosition &p) {
   uint32_t self = static_cast<uint32_t>(a.rank);
   bool mine = p.owner == a.rank;
@@ -106,8 +106,9 @@ EP_DEVICE void fin_send_home(const EpArgs &a, const EpCall &c, FinHomeShared &h,
  * then arrive one after the other, and rows are copied while later tokens are being sent. A team does not wait for
  * the fence of the previous token. */
 static const uint32_t FIN_ENDERS = 4;
+/* In a block the first `senders` warps form `teams` teams, and the next `enders` warps end tokens. */
 struct FinTeams {
-  uint32_t teams, senders, enders; /* in a block: teams; warps in teams, the first; warps after them that end tokens */
+  uint32_t teams, senders, enders;
 };
 EP_DEVICE FinTeams fin_teams(const EpCall &c) {
   uint32_t teams = max(c.warps / 2 / EP_TEAM, 1u), senders = teams * EP_TEAM;

@@ -1,9 +1,10 @@
 /* The memory of the final-placement kernels, for large batches. Dispatch exchanges all counts first, so every
- * sender knows the output row of each token and stores the token there. The receiver copies only the rows of a
- * token's further experts on the rank. A header, stored after the data and a fence, says that a token has arrived.
+ * sender knows the output row of each token and stores the token there. If a token has several experts on a rank,
+ * the sender stores the first row, and the receiver copies it to the rows of the others. A header, stored
+ * after the data and a fence, says that a token has arrived.
  *
- * No barrier is needed between calls: a rank stores nothing on another rank before that rank's counts (dispatch)
- * or start word (combine) of the same call have arrived. */
+ * No barrier is needed between calls. A rank stores data on another rank only after a word of the same call has
+ * arrived from there: the counts in dispatch, the start word in combine. */
 #pragma once
 
 #include "common/call.cuh"
@@ -14,7 +15,7 @@
  * the first call. */
 enum FinRegion {
   FIN_COUNTS,  /* [2][R source][E + 1] u64: call << 32 | rows; the last word has the tokens. Zeroed */
-  FIN_PLACES,  /* [T][K] u32: row among its block's rows for the expert; own */
+  FIN_PLACES,  /* [T][K] u32: number among the rows of the same block and expert; own */
   FIN_HEADERS, /* [R source][T][K] u64: weight << 32 | row, or FIN_NOWHERE. All ones */
   FIN_SCALES,  /* [R source][T][FIN_SCALE_BYTES]: scales that are not yet transposed */
   FIN_ROUTE,   /* as FIN_HEADERS, for combine; own */

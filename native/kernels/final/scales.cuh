@@ -2,8 +2,8 @@
  * scales go to many cache lines, four bytes to each.
  *
  * EP_SCALES 0 (row) writes scales with their row. 1 (tile) writes them after all rows have arrived, for 32 rows
- * together, in lines of 128 bytes. Row by row, a store of four bytes takes an SM as long as 512 bytes, and L2 may
- * evict a sector before its other rows have arrived. */
+ * together, in lines of 128 bytes. Row by row, a store of four bytes takes an SM as long as one of 512 bytes, and L2
+ * may evict a sector before its other rows have arrived. */
 #pragma once
 
 #include "final/count.cuh"

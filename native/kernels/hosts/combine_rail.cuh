@@ -127,7 +127,7 @@ EP_DEVICE bool ep_collect_token(const EpArgs &a, int32_t node, uint32_t token, u
   return true;
 }
 
-/* Collects all tokens of other hosts, from the next host on. */
+/* Collects all tokens of other hosts, beginning with the host after this one. */
 static __device__ bool ep_collect(const EpArgs &a, uint32_t block, uint32_t blocks) {
   const uint32_t call = ep_round(a);
   for (int32_t turn = 1; turn < EP_NODES; turn++) {

@@ -34,9 +34,9 @@ EP_DEVICE bool ep_forward_message(const EpArgs &a, int32_t node, uint32_t slot, 
   return true;
 }
 
-/* Forwards messages of other hosts, from the next host on. The first EP_RELAY_WARPS warps of every copying block
- * take chunks of EP_RELAY_CHUNK messages in turn. They wait for no other warp of this rank, so ranks cannot
- * deadlock. */
+/* Forwards messages from other hosts, beginning with the host after this one. The first EP_RELAY_WARPS warps of
+ * every copying block take chunks of EP_RELAY_CHUNK messages in turn. They wait for no other warp of this rank, so
+ * ranks cannot deadlock. */
 EP_DEVICE bool ep_forward(const EpArgs &a, uint32_t block, uint32_t blocks) {
   const uint32_t call = ep_round(a), warps = min(static_cast<uint32_t>(EP_RELAY_WARPS), warps_in_block());
   if (warp_id() >= warps) return true;

@@ -137,9 +137,9 @@ EP_DEVICE void lh_store_part(const EpArgs &a, const LlCall &c, const LhPart &p, 
   }
 }
 
-/* Forwards the messages that other hosts put to this rank. A warp forwards before it receives, and then waits only
- * for senders, which wait for no rank. The first warps get the first messages to forward, and the last warps the
- * first messages to receive, so with few messages no warp does both. */
+/* Forwards the messages that other hosts put to this rank. A warp forwards before it receives. While it forwards,
+ * it waits only for senders, which wait for no rank. The first warps get the first messages to forward, and the last
+ * warps the first messages to receive, so with few messages no warp does both. */
 EP_DEVICE bool lh_forward(const EpArgs &a, const LlCall &c, const LhArrived &s) {
   uint32_t most = 0;
   for (uint32_t n = 0; n < LH_FAR_HOSTS; n++) most = max(most, s.relayed[lh_behind(a, n)]);

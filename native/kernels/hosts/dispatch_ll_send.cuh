@@ -1,6 +1,6 @@
-/* First half of dispatch_hosts with arrival=data. A block sends one token at a time: to near ranks (on this host)
- * with stores, and to each far rank (on another host), or with the rail to each other host, with one put. The last
- * block sends the counts. */
+/* First half of dispatch_hosts with arrival=data. A block sends one token at a time. To near ranks (on this host)
+ * it sends with stores. To each far rank (on another host) it sends with one put. With EP_ROUTE_RAIL it makes one
+ * put to each other host instead. The last block sends the counts. */
 #pragma once
 
 #include "common/message.cuh"
@@ -184,8 +184,8 @@ EP_DEVICE void lh_put_messages(const EpArgs &a, const LlCall &c, const LhTarget 
   }
 }
 
-/* Sends tokens, in all blocks but the last. LH_SEND is free: the receivers have ended the call of two calls ago,
- * so the network has read its data. */
+/* Sends tokens, in all blocks but the last. The set of LH_SEND that it fills was used two calls ago. Receivers have
+ * ended that call, so the network has read the set. */
 static __device__ void lh_send_tokens(const EpArgs &a, const LlCall &c) {
   __shared__ LhEarlier s;
   for (uint32_t token = c.block; token < static_cast<uint32_t>(a.tokens); token += c.blocks - 1) {

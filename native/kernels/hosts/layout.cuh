@@ -1,6 +1,8 @@
 /* The memory of the hosts kernels. Messages and output rows are the same as in the ep kernels, but memory that
- * other ranks write differs. kernels/cuda/declare/hosts.go computes the same sizes. Letters as in ep/layout.cuh; N
- * is the number of hosts. */
+ * other ranks write differs. kernels/cuda/declare/hosts.go computes the same sizes.
+ *
+ * N is the number of hosts, R of ranks, E of all experts, L of the experts of a rank. T is the largest number of
+ * tokens of a rank, and K top-k. */
 #pragma once
 
 /* Here ep_region and ep_word return addresses in this rank's own memory. So the second halves of dispatch and

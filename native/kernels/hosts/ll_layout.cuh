@@ -13,12 +13,12 @@
  * forward.
  *
  * Calls of both routes may follow each other on the same memory. So memory that puts fill (slots of far sources in
- * LH_SLOTS) is never polled as data; forwarding stores fill LH_FORWARDED. A call clears the headers of the
+ * LH_SLOTS) is never polled as data; forwarding ranks store to LH_FORWARDED instead. A call clears the headers of the
  * previous call, whatever its route.
  *
  * Calls need no barrier, for the reason in ll/layout.cuh: no rank is more than one call ahead, and such a rank
- * writes to another set of the memory. Every set has its own words, because two puts of a rank may arrive in
- * either order.
+ * writes to another set of the memory. Every set also has its own words for puts to change, because two puts of a
+ * rank may arrive in either order.
  *
  * Forwarding keeps this rule. A rank ends a call after it has forwarded all messages of the call. A sender in call
  * n + 2 has ended call n + 1, so its forwarders have ended call n: slots and staged tokens of call n are free. A
@@ -122,8 +122,8 @@ EP_DEVICE bool lh_first(int32_t value) {
   return static_cast<uint32_t>(__ffs(__match_any_sync(EP_FULL_WARP, value))) == lane_id() + 1;
 }
 
-/* Does `work` as a call of a kernel all of whose blocks must run at the same time. If the rank has given up, the
- * number is 0 and the block leaves. */
+/* Runs `work` as a call of a kernel. All blocks of the kernel must run at the same time. If the rank has given up a
+ * wait, the call's number is 0 and the block leaves. */
 template <class Work>
 EP_DEVICE void lh_run(const EpArgs &a, Work work) {
   ep_span_begin(a);

@@ -1,5 +1,5 @@
-/* Definitions for the low-latency kernels, except their memory. Files with other memory than ll/layout.cuh define
- * LL_MEMORY, and then the names of ll/layout.cuh. */
+/* Definitions for the low-latency kernels, except their memory. A file that replaces the memory of ll/layout.cuh
+ * defines LL_MEMORY, and then defines the names of ll/layout.cuh itself. */
 #pragma once
 
 #include "common/check.cuh"

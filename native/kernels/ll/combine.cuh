@@ -63,7 +63,7 @@ EP_DEVICE LlReturnAhead ll_return_ahead(const EpArgs &a, const LlCall &c) {
   return ahead;
 }
 
-/* Sends all units of this warp, and loads the next unit's route with this unit's rows. */
+/* Sends all units of this warp. The next unit's route is loaded together with this unit's rows. */
 EP_DEVICE void ll_combine_async(const EpArgs &a, const LlCall &c, LlReturnAhead ahead) {
   uint32_t senders = ll_returners(a, c), unit = ll_from_bottom(c), step = senders * c.blocks, tokens = ahead.tokens;
   if (LL_PEERS && c.warp >= senders) return;

@@ -23,8 +23,8 @@ static const uint32_t LL_HEADS = EP_THREADS > 512 ? 2 : 4;
 static const uint32_t LL_HEADS_WARP = 32 * LL_HEADS;
 static const uint32_t LL_LANE_EXPERTS = (EP_LOCAL_EXPERTS + 31) / 32;
 
-/* The warps of a block that read the headers: those above the senders, as many as the words need. More would ask
- * L2 for the same lines. */
+/* The warps of a block that read the headers: those above the senders, as many as the words need. More warps
+ * would ask L2 for the same lines. */
 struct LlGather {
   uint32_t first, warps;
 };
@@ -135,9 +135,9 @@ EP_DEVICE void ll_clear_marks(const LlCall &c, LlShared &s, uint32_t *marks, con
   ll_gather_sync(g);
 }
 
-/* Waits for the first headers and all counts. Returns the largest number of tokens of a rank, or LL_LOST. If only
- * another rank's further tokens give this block parts to copy, it waits twice: for the counts, then for the
- * headers. */
+/* Waits for the first headers and all counts. Returns the largest number of tokens of a rank, or LL_LOST. A
+ * block may have parts to copy only because another rank has more tokens than this one. Such a block waits twice:
+ * for the counts, then for the headers. */
 EP_DEVICE uint32_t ll_wait_first(const EpArgs &a, const LlCall &c, LlArrivals &n, LlHeads &h) {
   if (!ll_wait_heads(a, c, n, h)) return LL_LOST;
   uint32_t most = __reduce_max_sync(EP_FULL_WARP, n.tokens);
@@ -230,7 +230,7 @@ EP_DEVICE void ll_find_positions(const LlCall &c, const uint32_t *marks, LlPart 
 }
 
 /* Receives. A gathering warp first reads headers. Each other warp meanwhile polls the data of its first part, if
- * this rank has a token of that number: then the source probably has it too. */
+ * the number of the part's token is below this rank's number of tokens. The source probably has as many tokens. */
 EP_DEVICE void ll_ids_wait(const EpArgs &a, const LlCall &c, LlShared &s, uint32_t *marks, const LlGather &g) {
   const uint32_t per_token = EP_RANKS * LL_PARTS;
   uint32_t job = ll_from_top(c);

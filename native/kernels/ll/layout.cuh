@@ -3,8 +3,8 @@
  * takes 2.5 to 3 us less. A word of 32 bits (64 bits in headers and counts) must arrive as a whole; different
  * words may arrive in any order.
  *
- * No barrier is needed between calls: a dispatch ends only when the counts of every rank have arrived, and a rank
- * sends its counts after all its earlier calls. So no rank is more than one call ahead. */
+ * Calls need no barrier between them. A dispatch ends only when the counts of every rank have arrived, and a rank
+ * sends its counts only after all its earlier calls have ended. So no rank is more than one call ahead. */
 #pragma once
 
 #include "common/token.cuh"

@@ -1,4 +1,4 @@
-/* The route of a token of layout expert, from a dispatch for combine. Lane k has weight << 32 | row of top-k
+/* The route of a token in layout expert, which dispatch writes for combine. Lane k has weight << 32 | row of top-k
  * position k. masked/combine.cuh defines the same names. */
 #pragma once
 

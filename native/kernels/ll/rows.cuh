@@ -1,4 +1,5 @@
-/* Positions of rows and the output's index, for layout expert. masked/dispatch_ids.cuh defines the same functions. */
+/* Positions of rows and the output's index (row_offsets, expert_ids), for layout expert. masked/dispatch_ids.cuh
+ * defines the same functions. */
 #pragma once
 
 #include "ll/layout.cuh"
@@ -7,7 +8,7 @@
 
 EP_DEVICE uint32_t ll_block_rows(const EpArgs &, uint32_t rows) { return ceil_div(rows, EP_ROW_PAD) * EP_ROW_PAD; }
 
-/* Writes the index of expert e, whose first row is `row`. The last argument: its rows from each source. */
+/* Writes the index of expert e, whose first row is `row`. The last argument: the expert's rows from each source. */
 EP_DEVICE void ll_publish_expert(const EpArgs &a, uint32_t e, uint32_t row, const uint32_t (&)[EP_RANKS]) {
   a.row_offsets[e] = row;
   a.expert_ids[e] = static_cast<int32_t>(e);

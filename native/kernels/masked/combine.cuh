@@ -5,7 +5,7 @@
  * its weights at the start of this call, while the first rows load. With mode=split the sending kernel occupies
  * its SMs until the last rank has sent its weights.
  *
- * The kernel reads the routes after src_info, from any dispatch_masked of this rank. */
+ * The kernel reads the routes that follow src_info in the output of any dispatch_masked of this rank. */
 #define LL_MEMORY /* leaves out the memory of ll/ */
 #include "common/ids.cuh"
 #include "ll/call.cuh"

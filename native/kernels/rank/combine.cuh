@@ -69,8 +69,8 @@ EP_DEVICE void rank_combine_async(const EpArgs &a, const EpCall &c) {
 /* Vectors of a token that a lane loads and adds together. With more than 2 ranks the registers are enough for one. */
 static const uint32_t RANK_WIDE = EP_RANKS <= 2 && RANK_STEP > 1 ? 2 : 1;
 
-/* Some vectors of a token's rows, from the other ranks from number `first` on. Number i is rank i, or i + 1 from
- * this rank's number on. */
+/* Some vectors of a token's rows from a batch of other ranks. The other ranks are numbered without this rank, see
+ * rank_other. `first` is the number of the first one in the batch. */
 struct RankTerms {
   uint8_t *slots;
   uint32_t first, used, left; /* used: bit i: other rank first + i has a row; left: bytes to the row's end */

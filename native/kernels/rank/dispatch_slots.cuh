@@ -53,7 +53,7 @@ EP_DEVICE void rank_send(const EpArgs &a, const EpCall &c, const RankTile &t, ui
   }
 }
 
-/* Sends tokens [begin, end) of the tile from token `first`. The first unit is in registers (`next`), and each
+/* Sends tokens [begin, end) of the tile that begins at token `first`. The first unit is in registers (`next`), and each
  * later unit is loaded while the preceding one is sent. */
 EP_DEVICE void rank_send_tile(const EpArgs &a, const EpCall &c, const RankTile &t, const RankRun &run, uint32_t first, uint32_t begin, uint32_t end, RankUnit next) {
   uint32_t step = c.warps * run.share, job = run.turn + c.warp * run.share, jobs = (end - begin) * RANK_UNITS;
@@ -132,9 +132,9 @@ struct RankPart {
   uint32_t scale[RANK_STEP], head[RANK_HEAD_LANE];
 };
 
-/* Returns whether a message belongs to this warp, which polled it before it knew the source's count. It must
- * exist, and the source must send at most one message from each block, so that turn i is place i. Otherwise
- * another warp may empty the slot. */
+/* Returns whether a message belongs to this warp, which polled it before it knew the source's count. The message
+ * must exist, and its turn (position in the order of sending) must equal its place: the source sends at most one
+ * message from each block. Otherwise another warp may empty the slot. */
 EP_DEVICE bool rank_early_is_ours(const EpCall &c, const RankPart &p, uint32_t rows) { return p.place < rows && rows <= c.senders; }
 
 /* Polls the unit, and with the first unit the head, until all has arrived. With `early` it also polls the source's

@@ -90,7 +90,7 @@ func CheckRouting(p ep.Problem, r workloads.Routing) error {
 	return nil
 }
 
-// LeastReading is the shortest time that a backend may report, in seconds. A backend that subtracts the time of a
+// LeastReading bounds the times that a backend reports from below, in seconds. A backend that subtracts the time of a
 // barrier may get zero or less, but epbench divides by times.
 const LeastReading = 1e-9
 

@@ -9,7 +9,7 @@ import (
 	"github.com/epbench/epbench/tune/record"
 )
 
-// ofSwapped is the value of --of that judges the winners of each run by the times of the other run.
+// ofSwapped names the value of --of with which compare judges the winners of each run by the times of the other run.
 const ofSwapped = "swapped"
 
 func (f *compareFlags) compareSwapped(cmd *cobra.Command, args []string) error {

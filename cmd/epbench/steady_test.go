@@ -25,7 +25,7 @@ const steadyEnv = "EPBENCH_TEST_STEADY"
 // dieEnv is RUNS:DELAY. A program that a test starts kills itself DELAY after call number RUNS of Run.
 const dieEnv = "EPBENCH_TEST_DIE"
 
-// steady is the CPU backend with computed times in place of measured ones, so that the host's load changes no decision.
+// steady computes the times of the CPU backend. Measured times would let the load of the host change decisions.
 type steady struct {
 	*cpu.Backend
 	ran func() // called after each Run

@@ -21,7 +21,7 @@ import (
 	"github.com/epbench/epbench/tune/record"
 )
 
-// leastRefresh is the shortest time after which a browser loads the page again.
+// leastRefresh limits how often a browser loads the page again.
 const leastRefresh = 5 * time.Second
 
 func serveReport(cmd *cobra.Command, path string, every time.Duration) error {

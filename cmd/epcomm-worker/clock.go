@@ -11,8 +11,8 @@ import (
 
 const warmups = 2 // rounds whose times are not reported
 
-// stamps is the number of clock readings in a round: one before the calls, one after them, and one after the barriers
-// that run without calls.
+// stamps counts the clock readings in a round: one before the calls, one after them, and one after the barriers that
+// run without calls.
 const stamps = 3
 
 // run measures with the chain clock of kernels/cuda/drive/schedule.go. A graph runs the calls, each followed by a

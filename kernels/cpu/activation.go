@@ -156,7 +156,7 @@ func (s *Session) runPoisonedActivation(ctx context.Context, c ep.Config) error 
 	return err
 }
 
-// beyondRows is the number of unused rows that are checked too. They follow the last valid row.
+// beyondRows says how many unused rows the check reads behind the last valid row.
 const beyondRows = 2
 
 func (s *Session) checkActivation(r *rank, c ep.Config) kernels.Comparison {

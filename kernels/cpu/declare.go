@@ -116,7 +116,7 @@ func checkPair(dispatch, combine ep.Config) error {
 	return nil
 }
 
-// streamFrom is the total of received bytes above which the default writes past the caches.
+// streamFrom bounds the bytes that all ranks together receive. Above it, the default config writes past the caches.
 const streamFrom = 8 << 20
 
 func defaults(name string) func(ep.Machine, ep.Problem) ep.Config {

@@ -16,8 +16,8 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// networkSource is the only device source that calls NVSHMEM. Its binary, the bridge, is linked to units that cross
-// hosts.
+// networkSource names the only device source that calls NVSHMEM. The linker adds its binary, the bridge, to units that
+// cross hosts.
 const networkSource = "hosts/nvshmem.cuh"
 
 // network holds a linker, and the parts that it adds to units that cross hosts.

@@ -10,7 +10,7 @@ import (
 	"github.com/epbench/epbench/kernels/cuda/sources"
 )
 
-// manyCores is the least number of processors for compilation in the background.
+// manyCores says how many processors a host needs, so that a Queue compiles in the background.
 const manyCores = 8
 
 // Queue compiles units into the cache in the background.

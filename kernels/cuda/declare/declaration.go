@@ -41,8 +41,8 @@ type Declaration struct {
 	//	EP_EPILOGUE=epilogue=scale|bias    1 with epilogue=scale, 2 with epilogue=bias, 0 with any other value
 	macros string
 
-	// State is the memory through which the ranks exchange tokens, the same for a dispatch and its combine. `states`
-	// holds the memory of configs for which a condition holds.
+	// State describes the memory through which ranks exchange tokens. A dispatch and its combine have the same State.
+	// `states` maps a condition to the State of configs for which the condition holds.
 	State  State
 	states map[string]State
 

@@ -165,8 +165,8 @@ func checkFastSpans(m ep.Machine, p ep.Problem, c ep.Config) error {
 		span{"pause", 0, 100_000})
 }
 
-// marksShared is the largest shared memory that the marks of a block may take, in bytes. A mark is a bit for an expert
-// and a token: whether the token selected the expert. A block of sm_80 has only 163 KiB.
+// marksShared bounds the shared memory of the marks of a block, in bytes. A mark is one bit for an expert and a token:
+// it is 1 if the token selected the expert. A block of sm_80 has only 163 KiB.
 const marksShared = 128 << 10
 
 // markBytes returns the bytes that the marks of a block take. They do not depend on max-tokens, so that larger buffers

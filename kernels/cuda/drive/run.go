@@ -15,7 +15,7 @@ import (
 // warmups is the number of first rounds that are not reported. They fill instruction caches and TLBs.
 const warmups = 2
 
-// longCall is the time of a call, in seconds, above which one warm-up round is enough.
+// longCall bounds the time of a call, in seconds. For longer calls one warm-up round is enough.
 const longCall = 500e-6
 
 func (s *session) Run(ctx context.Context, c ep.Config, spec kernels.RunSpec) (kernels.Rounds, error) {

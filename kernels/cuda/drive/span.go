@@ -1,6 +1,6 @@
 package drive
 
-// closeBytes is the largest gap between two pieces of one copy. The copy moves the gap too.
+// closeBytes bounds the gap between two pieces that one copy moves. The copy moves the gap too.
 const closeBytes = 32 << 10
 
 // span is a range of a part that one copy moves.

@@ -35,7 +35,8 @@ type Request struct {
 // Pair is a dispatch and the combine after it.
 type Pair struct{ Dispatch, Combine ep.Config }
 
-// Run is a range of token counts with the same answer. A count is that of the rank with the most tokens.
+// Run holds a range of token counts, and the one answer to all of them. A count is that of the rank with the most
+// tokens.
 type Run struct {
 	Lo, Hi    int
 	Pair      Pair

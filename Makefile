@@ -35,8 +35,8 @@ CONCURRENT = $(sort $(filter-out kernels/cuda/declare/,$(dir $(shell grep -rlE '
 race-build: ## compile the packages of race; their tests are compiled by race
 	$(GO) build -race $(addprefix ./,$(CONCURRENT))
 
-# SEQUENTIAL matches tests of these packages that the detector makes ten times as slow. They read files in one
-# goroutine, so the detector can find nothing. test and test-all run them.
+# SEQUENTIAL matches tests of these packages that the detector makes ten times as slow. They read or make
+# recordings in one goroutine, so the detector can find nothing. test and test-all run them.
 SEQUENTIAL = ^(TestRecordingBombs|TestSchemasFitRecordings|TestLogBounds)$$
 race: ## the tests of the concurrent packages under the race detector (lint has vetted them)
 	$(GO) test -race -short -vet=off -timeout $(PATIENCE) -skip '$(SEQUENTIAL)' $(addprefix ./,$(CONCURRENT))

@@ -45,7 +45,7 @@ func TestLinkHosts(t *testing.T) {
 				linkOne(t, c, u)
 			}
 		}
-		support, _ := declare.SupportUnits(2) // hosts/calls.cuh, which has the alignments too
+		support, _ := declare.SupportUnits(2) // hosts/calls.cuh, which includes hosts/align.cuh
 		linkOne(t, c, support)
 	}
 }

@@ -18,7 +18,7 @@ func activationKernels() []Declaration {
 			Doc:    "One kernel: a warp loads 256 gates and ups of a row, multiplies, rounds to the dtype and stores.",
 			Params: slices.Concat(params("sms 16 24 32 64 *132", "threads 256 512 *1024", "in_flight/silu", "pdl *0 1"), kernels.ActivationParams()),
 		},
-		source: "silu/silu.cuh", State: State{Name: "activation", Regions: func(ep.Problem) []Region { return nil }},
+		source: "silu/silu.cuh", State: State{Name: "activation"},
 		macros: "EP_IN_FLIGHT=in_flight EP_INTERLEAVED=columns=interleaved EP_CLAMP=clamp=gpt-oss",
 		values: rules{}.list,
 	}}

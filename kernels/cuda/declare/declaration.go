@@ -100,7 +100,8 @@ type State struct {
 	Counters func(ep.Problem) int
 }
 
-func (s State) regions(p ep.Problem) []Region {
+// RegionsFor returns the regions for a problem, in the order of EpArgs.region.
+func (s State) RegionsFor(p ep.Problem) []Region {
 	if s.Regions == nil {
 		return nil
 	}

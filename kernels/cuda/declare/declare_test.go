@@ -38,7 +38,7 @@ func TestStates(t *testing.T) {
 			Experts: shape.ranks * shape.local, TopK: shape.topK, Tokens: 128, MaxTokens: 128, Dispatch: ep.FP8, Combine: ep.BF16,
 		}
 		for _, s := range []State{epState, llState, finalState, hostsState, hostsLLState} {
-			if n := len(s.Regions(p)); n > 16 {
+			if n := len(s.RegionsFor(p)); n > 16 {
 				t.Errorf("%s has %d regions, EpArgs holds 16", s.Name, n)
 			}
 			for _, part := range StateParts(s, p) {

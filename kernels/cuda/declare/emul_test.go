@@ -154,7 +154,7 @@ func (e *emulated) arguments() []string {
 		for q := range p.Ranks {
 			add("ptr %d heap[%d] %d", r, q, int64(q)*e.heap.Bytes)
 		}
-		for i, g := range e.state.Regions(p) {
+		for i, g := range e.state.RegionsFor(p) {
 			add("set %d region[%d] %d", r, i, e.heap.Offset[e.state.Part(g.Name)])
 		}
 	}

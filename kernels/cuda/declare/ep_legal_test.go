@@ -60,7 +60,7 @@ func TestEPDefaultsAreLegal(t *testing.T) {
 					t.Fatalf("%s: launch %+v", c.Key(), l)
 				}
 			}
-			for _, r := range f.State.Regions(p) {
+			for _, r := range f.State.RegionsFor(p) {
 				if r.Bytes <= 0 {
 					t.Fatalf("region %s has %d bytes", r.Name, r.Bytes)
 				}

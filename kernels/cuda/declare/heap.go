@@ -137,7 +137,7 @@ func StateParts(s State, p ep.Problem) []Region {
 		Zeroed(s.Part("rounds"), 8),
 		Zeroed(s.Part("counters"), int64(s.counters(p))*4),
 	}
-	for _, r := range s.regions(p) {
+	for _, r := range s.RegionsFor(p) {
 		r.Name = s.Part(r.Name)
 		parts = append(parts, r)
 	}

@@ -41,7 +41,7 @@ func DescribeCall(m ep.Machine, p ep.Problem, c ep.Config) (CallSpec, error) {
 	}
 	s := f.StateOf(c)
 	return CallSpec{Config: c, Op: f.Kernel.Op, State: s.Name, Extends: s.extends, AnyDType: s.anyDType, Unit: u.Packed(),
-		Counters: s.counters(p), Places: f.placesRows(c), Regions: s.regions(p), Launches: f.Launches(p, c)}, nil
+		Counters: s.counters(p), Places: f.placesRows(c), Regions: s.RegionsFor(p), Launches: f.Launches(p, c)}, nil
 }
 
 // InMemoryOf returns s in the memory of the combine that follows it. It returns s unchanged if that memory does not

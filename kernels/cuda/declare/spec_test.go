@@ -10,9 +10,6 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// entries matches the definition of a kernel's entries by a function.
-var entries = regexp.MustCompile(`EP_ENTRIES \( \w+ , (\w+) \)`)
-
 // TestPackedKernelsCountTheirCalls: every entry counts its calls with EP_NUMBER_DONE, or by a function that does. In a
 // pack nothing else counts calls, and a second call would wait forever.
 func TestPackedKernelsCountTheirCalls(t *testing.T) {
@@ -37,9 +34,6 @@ func TestPackedKernelsCountTheirCalls(t *testing.T) {
 	counts("hosts/ll_layout.cuh", "lh_run")
 	for source, text := range texts {
 		code := sources.CodeOnly(text)
-		for _, m := range entries.FindAllStringSubmatch(code, -1) {
-			counts(source, m[1])
-		}
 		for _, entry := range strings.Split(code, "EP_ENTRY (")[1:] {
 			if !counting.MatchString(entry) {
 				t.Errorf("an entry of %s does not count its calls: %.60s", source, entry)
@@ -48,9 +42,8 @@ func TestPackedKernelsCountTheirCalls(t *testing.T) {
 	}
 }
 
-// counting matches what counts a call. In EP_HALVES and EP_ENTRIES, run is ep_run, lh_run or a kernel's function.
-// ep_copy_shared_outputs reads no call number.
-var counting = regexp.MustCompile(`EP_NUMBER_DONE \(|\b(ep_|lh_)?run [(<]|ep_copy_shared_outputs`)
+// counting matches what counts a call. ep_copy_shared_outputs reads no call number.
+var counting = regexp.MustCompile(`EP_NUMBER_DONE \(|\b(ep_|lh_)run \(|ep_copy_shared_outputs`)
 
 // TestHostKernelsHaveAPlaceInPacks: packs can hold every launch of a kernel that crosses hosts.
 func TestHostKernelsHaveAPlaceInPacks(t *testing.T) {

@@ -261,7 +261,7 @@ func (w *writer) call(st step, args C.EpArgs) {
 func (w *writer) toState(args *C.EpArgs, s declare.State, p ep.Problem, op ep.Op) {
 	point(&args.counters, w.ranks.at(w.rank, s.Part("counters")))
 	point(&args.round_base, w.ranks.at(w.rank, s.Part("rounds"))+cu.DevicePtr(4*declare.OpIndex(op)))
-	for i, region := range s.Regions(p) {
+	for i, region := range s.RegionsFor(p) {
 		args.region[i] = C.uint64_t(w.ranks.heap.Offset[s.Part(region.Name)])
 	}
 }

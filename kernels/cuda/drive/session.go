@@ -169,7 +169,7 @@ func (s *session) addState(of declare.State) error {
 	if s.hasState(of) {
 		return nil
 	}
-	if n := len(of.Regions(s.problem)); n > C.EP_MAX_REGIONS {
+	if n := len(of.RegionsFor(s.problem)); n > C.EP_MAX_REGIONS {
 		return kernels.Failf(ep.Illegal, "%s: %d regions, EpArgs holds %d", of.Name, n, C.EP_MAX_REGIONS)
 	}
 	s.outputs.Forget()

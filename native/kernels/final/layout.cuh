@@ -1,7 +1,7 @@
 /* The memory of the final-placement kernels, for large batches. Dispatch exchanges all counts first, so every
- * sender knows the output row of each token and stores the token there. If a token has several experts on a rank,
- * the sender stores the first row, and the receiver copies it to the rows of the others. A header, stored
- * after the data and a fence, says that a token has arrived.
+ * sender knows the output row of each token and stores the token there. With algo=dedup the sender stores only the
+ * first row of a token on a rank, and the receiver copies it to the rows of the token's other experts there. A
+ * header, stored after the data and a fence, says that a token has arrived.
  *
  * No barrier is needed between calls. A rank stores data on another rank only after a word of the same call has
  * arrived from there: the counts in dispatch, the start word in combine. */

@@ -14,7 +14,7 @@ const (
 	furtherSampleShare = 2.5 // all samples of the finals: at most this times the samples of the search
 )
 
-// furtherFinals measures more rounds of the fastest finalist and of those that may be faster, as long as there are any.
+// furtherFinals measures more rounds of the fastest finalist and of its rivals, as long as a rival is left.
 // f holds the samples of the finals so far. `done` is the number of rounds so far, and `most` bounds all rounds
 // of the finals.
 func (s *State) furtherFinals(ctx context.Context, p Protocol, f *State, stage record.Stage, done, most int) error {
@@ -62,8 +62,8 @@ func (s *State) maybeFaster(by float64) (out []int) {
 }
 
 // maybeFasterThan compares two points round by round. It does not use the errors of adjustedPoints, which subtracts the
-// median over the points of a round: with two or three points, this median nearly equals one of them, and the error of
-// this point seems too small.
+// median over the points of a round: with two or three points, this median nearly equals the sample of one
+// point, and the error of this point seems too small.
 func (s *State) maybeFasterThan(best, rival int, by float64) bool {
 	ratio := stat.Ratio(s.inCommonRounds(rival, best))
 	return math.Log(ratio.Mid)+by < quantile95*ratio.StdErr()

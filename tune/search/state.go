@@ -36,8 +36,8 @@ type Budget struct {
 	Time        time.Duration // for the whole search, with the confirmation
 }
 
-// State is one search in progress. The default config, which users launch without a tuned table, is a part of every
-// measurement. Scores are relative to it.
+// State is one search in progress. Every measurement includes the default config, which users launch without a tuned
+// table. Scores are relative to it.
 type State struct {
 	Space    *Space
 	Rand     *rand.Rand
@@ -47,7 +47,7 @@ type State struct {
 	// Band is the relative difference up to which two times count as equal. If it is 0, screenRounds ignores noise.
 	Band float64
 
-	AARounds int // of the A/A test on this evaluator, just before the search; 0 for none
+	AARounds int // rounds of the A/A test on this evaluator just before the search; 0: no test
 
 	priors  priors // for the strategy bayes
 	eval    Evaluator

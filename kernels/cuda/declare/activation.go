@@ -29,7 +29,7 @@ func checkSilu(m ep.Machine, p ep.Problem, c ep.Config) error {
 		kernels.CheckActivation(p, c))
 }
 
-// siluEntry returns the entry of a dtype. Only NVFP4 has one of its own for interleaved columns.
+// siluEntry returns the entry of a dtype. Only NVFP4 has a separate entry for interleaved columns.
 func siluEntry(p ep.Problem, c ep.Config) string {
 	switch {
 	case p.Dispatch == ep.BF16:

@@ -52,8 +52,8 @@ func (f Declaration) defines(c ep.Config) (out []string) {
 	return out
 }
 
-// with returns c with the values of a list such as "mode=split,wait_sms=5/8". The fraction means five eighths of the
-// value of sms, which the list may have changed before.
+// with returns c with the values of a list such as "mode=split,wait_sms=5/8". The fraction means five eighths of
+// sms, after changes that stand before it in the list.
 func with(c ep.Config, list string) ep.Config {
 	c = ep.Config{Kernel: c.Kernel, Values: maps.Clone(c.Values)}
 	if c.Values == nil {
@@ -71,7 +71,7 @@ func with(c ep.Config, list string) ep.Config {
 	return c
 }
 
-// A setting holds, by name, what the values of a default config depend on. Truth is 1.
+// A setting holds, by name, what the values of a default config depend on. A true value is 1, a false value 0.
 type setting map[string]int
 
 // settingOf returns the setting of a problem on a machine.
@@ -107,8 +107,8 @@ func (r rule) holds(s setting) bool {
 	return all
 }
 
-// rules give the values of one config (see list), or one config for each rule (see over). If several rules set the same
-// parameter of one config, the last of them counts.
+// rules set values of parameters. `list` merges all rules that hold into one config. If several of them set a parameter,
+// the last one counts. `over` makes one config for each rule that holds.
 type rules []rule
 
 // lists returns the lists of the rules that hold.

@@ -61,7 +61,7 @@ func checkFinal(m ep.Machine, p ep.Problem, c ep.Config) error {
 	case p.Dispatch == ep.FP8 && p.Hidden > finalFP8Hidden:
 		return fmt.Errorf("hidden: %d is more than %d, the most for which one warp holds the scales; use the ll or ep kernels", p.Hidden, finalFP8Hidden)
 	}
-	if err := checkFast(m, p, c); err != nil || c.Str("scales") != "" { // only a combine has no scales
+	if err := checkFast(m, p, c); err != nil || c.Str("scales") != "" { // only a dispatch has scales
 		return err
 	}
 	if err := kernels.CheckMultiple(c, "in_flight", 4, 0, 32, "the vectors that one step loads"); err != nil {

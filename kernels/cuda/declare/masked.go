@@ -55,9 +55,9 @@ func maskedKernels() []Declaration {
 	}}
 }
 
-// slotRulesMasked gives values with own=slot. They sum in top-k order, as the specification demands. In reduced
-// precision, each rank sends one sum for each token, which moves fewer bytes. Up to 4 tokens this is slower, because it
-// sends the weights ahead.
+// slotRulesMasked gives values with own=slot. In full precision they sum in top-k order, as the specification demands.
+// In reduced precision, each rank sends one sum for each token, which moves fewer bytes. Up to 4 tokens this is slower,
+// because it sends the weights ahead.
 var slotRulesMasked = divided("1/2").with(rule{"reduced tokens>4", "algo=dedup"})
 
 // registersMasked gives the values of own=registers. Blocks of 768 threads spill registers on more than 2 ranks.
@@ -69,8 +69,8 @@ var registersMasked = rules{
 }
 
 // combineRulesMasked gives values with own=registers to calls of many tokens. With 4,096 FP8 tokens of DeepSeek-V3 on 2
-// H100, this took 384 us instead of 672 us. Do not lower 128: table rows of up to 128 tokens were measured against a
-// default with own=slot.
+// H100, this took 384 us instead of 672 us. Do not lower 128: rows of tuned tables for up to 128 tokens were
+// measured against a default with own=slot.
 var combineRulesMasked = slices.Concat(slotRulesMasked, registersMasked.when("ranks>1 tokens>128 !reduced"), registersMasked.when("ranks>1 long"))
 
 // regionsMasked lists the regions of the enum RankRegion in rank/layout.cuh, then those of MaskedRegion in

@@ -1,7 +1,7 @@
 //go:build cuda || nvrtc
 
-// Command epbench-compile compiles device sources for epbench pack, which cannot load libnvrtc. It reads a pack.Job
-// from stdin and writes a pack.Compiled to stdout, both as JSON.
+// Command epbench-compile compiles device sources for epbench pack. It loads libnvrtc, and epbench does not. It reads
+// a pack.Job from stdin and writes a pack.Compiled to stdout, both as JSON.
 package main
 
 import (
@@ -32,10 +32,10 @@ func main() {
 
 func answer(job pack.Job) (pack.Compiled, error) {
 	if have := declare.ABI(); job.ABI != have {
-		return pack.Compiled{}, fmt.Errorf("this program was built from other kernel sources than epbench (%s, epbench has %s); build both programs again", have.Short(), job.ABI.Short())
+		return pack.Compiled{}, fmt.Errorf("the kernel sources of this program have hash %s, but those of epbench have %s; build both programs again", have.Short(), job.ABI.Short())
 	}
 	if have := declare.HostABI(); job.Hosts != have {
-		return pack.Compiled{}, fmt.Errorf("this program was built from other sources of the kernels that cross hosts than epbench (%s, epbench has %s); build both programs again", have.Short(), job.Hosts.Short())
+		return pack.Compiled{}, fmt.Errorf("the sources of the kernels that cross hosts have hash %s in this program, but %s in epbench; build both programs again", have.Short(), job.Hosts.Short())
 	}
 	c, err := compile.NewCompiler(job.Arch)
 	if err != nil {

@@ -36,7 +36,7 @@ epbench, and ranks other than 0 also to rank 0. See epbench docs multinode.`,
 			return serveRank(cmd.Context(), f.options, split)
 		},
 	}
-	cmd.Flags().BoolVar(&split, "split", false, "treat the ranks of one host as several hosts, to try the kernels that cross hosts; their rows have a machine key of their own")
+	cmd.Flags().BoolVar(&split, "split", false, "treat each rank of one host as a host, to try the kernels that cross hosts; tables of such runs have their own machine key")
 	return cmd
 }
 
@@ -75,7 +75,7 @@ type member struct {
 	listener *net.TCPListener // only on rank 0
 }
 
-// invite listens on rank 0 and returns "ADDRESS ID" for the other ranks. ID is for NVSHMEM.
+// invite listens on rank 0 and returns "ADDRESS ID" for the other ranks. ID is the unique id that NVSHMEM needs.
 func (r *member) invite(host string) (string, error) {
 	var err error
 	if r.id, err = r.library.NewID(); err != nil {

@@ -22,11 +22,11 @@ type backendEntry struct {
 	open func(ctx context.Context, arg string) (kernels.Backend, error)
 	// missing returns why the backend does not work here, or "".
 	missing func() string
-	// known lists the kernels, also on a host without GPUs. They are made once, so callers must not change them.
+	// known lists the kernels, also on a host without GPUs. All callers share the list and must not change it.
 	known     func() []kernels.Kernel
 	abi       func() ep.ABI
 	onRequest bool // auto never takes it, because it needs an argument
-	predicts  bool // only bench opens it, because it measures nothing
+	predicts  bool // the backend predicts times and measures nothing
 }
 
 // backendTable lists the backends in the order in which auto tries them.
@@ -73,7 +73,7 @@ var backendTable = []backendEntry{
 
 func nothing() string { return "" }
 
-// knownKernels returns the kernels of a backend (ep.Machine.Backend), or nil for a worker outside epbench.
+// knownKernels returns the kernels of the backend with this name, or nil if they are not part of epbench.
 func knownKernels(backend string) []kernels.Kernel {
 	for _, e := range backendTable {
 		if e.name == backend && e.known != nil {
@@ -109,7 +109,8 @@ func backendOf(cmd *cobra.Command, spec string) (kernels.Backend, error) {
 	return anyBackend(cmd, spec)
 }
 
-// anyBackend also opens a backend that predicts times. The caller must mark these times as predicted.
+// anyBackend opens the backend that --backend names, even if it predicts times. The caller must mark these times as
+// predicted.
 func anyBackend(cmd *cobra.Command, spec string) (kernels.Backend, error) {
 	b, note, err := openBackend(cmd.Context(), spec)
 	if note != "" {

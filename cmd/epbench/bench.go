@@ -36,12 +36,12 @@ func newBench() *cobra.Command {
 	var f benchFlags
 	cmd := &cobra.Command{
 		Use:   "bench [--ab A B]",
-		Short: "Measure a given config, or a table's, against the default",
+		Short: "Measure a given config, or the config of a table, against the default",
 		Long: `Check and time one config and the default in the same rounds. --config gives the
 config, or --table chooses it. Without both, only the default is timed.
 
 --ab compares two configs instead, B with A, in the same rounds and in balanced
-random order. A difference smaller than the band does not count.
+random order. A difference smaller than the band does not count (epbench help terms).
 With --fail-on the exit code gives the verdict, as in compare.`,
 		Example: `  epbench bench --model deepseek-v3 --tokens 128 --table run
   epbench bench --op dispatch --tokens 64 --config "algo=dedup blocks=2"
@@ -132,8 +132,8 @@ func (f *benchFlags) options(b kernels.Backend) (*sweep.Options, error) {
 	return o, nil
 }
 
-// picker returns the function that chooses the config of each problem. With --config it removes problems of other ops
-// from `opts`.
+// picker returns the function that chooses the config of each problem. With --config it removes from `opts` the
+// problems to which the config does not apply.
 func (f *benchFlags) picker(b kernels.Backend, opts *sweep.Options) (sweep.Picker, error) {
 	switch {
 	case f.config != "" && f.table != "":
@@ -196,7 +196,8 @@ func (r *recorder) Append(block []record.Result, wall float64) error {
 	return r.dir.Append(block, wall)
 }
 
-// recorded calls `measure` and writes the run directory of -o. If `measure` fails, its earlier results are kept.
+// recorded calls `measure` and writes the run directory of -o. If `measure` fails, the directory keeps the results up
+// to the failure.
 func (f *benchFlags) recorded(cmd *cobra.Command, b kernels.Backend, opts *sweep.Options, measure func(sweep.Job) error) (*record.Run, []record.Result, error) {
 	run, log := newRun(b, opts, commandLine(cmd, "bench", cmd.Flags().Args()...)), &recorder{}
 	if f.out != "" {
@@ -256,9 +257,9 @@ func (f *benchFlags) noteBand(cmd *cobra.Command, b kernels.Backend, opts *sweep
 	}
 }
 
-// bandNote returns "" if `band` is wide enough: with it, compare mostly gives two equal runs the verdict same. Each run
-// has `sessions` sessions. Otherwise bandNote returns a note with a wide enough band. `spread` is the relative standard
-// deviation of times between sessions.
+// bandNote returns a note if `band` is too narrow for compare, else "". With a wide enough band, compare mostly gives
+// two equal runs of `sessions` sessions the verdict same. The argument `spread` is the relative standard deviation of
+// times between sessions.
 func bandNote(sessions int, spread, band float64) string {
 	decided := stat.DecidedBand(sessions, spread)
 	if decided <= band {

@@ -35,6 +35,6 @@ func explainedTable(all []sweep.Explanation) reports.Table {
 			t.Note(spelled)
 		}
 	}
-	t.Note("alone: time of the part of the product that belongs to one call, run alone, median of the slowest rank; slow-down: time beside / time alone in the same round, median of rounds with its 95 % interval")
+	t.Note("alone: time of the product without a load, for the part of the product that one call takes; it is the median of the slowest rank. slow-down: time beside the load / time alone in the same round; it is the median of rounds, with its 95 % interval")
 	return t
 }

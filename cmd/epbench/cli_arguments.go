@@ -106,7 +106,7 @@ func newHelp() *cobra.Command {
 	return help
 }
 
-// addCompletion adds cobra's completion command, which then refuses unknown shells.
+// addCompletion adds cobra's completion command, and makes it refuse unknown shells.
 func addCompletion(root *cobra.Command, args []string) {
 	root.InitDefaultCompletionCmd(args...)
 	if c, _, err := root.Find([]string{"completion"}); err == nil && c != root {

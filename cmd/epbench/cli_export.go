@@ -24,7 +24,8 @@ func (f *tableFlags) checkExports() error {
 	return nil
 }
 
-// writeExports skips tables without columns, which hold only sentences for the screen.
+// writeExports writes the files of --export. It leaves out tables without columns: they hold only sentences for the
+// screen.
 func (f *tableFlags) writeExports(tables []reports.Table) error {
 	if len(f.export) == 0 {
 		return nil

@@ -84,7 +84,7 @@ func fitted(text string) string {
 
 func wrapped(text string) string { return wrappedTo(text, helpWidth) }
 
-// wrappedTo breaks a line between words. Further lines of a list entry are indented.
+// wrappedTo breaks a line between words. In a list, it indents the second and later lines of an entry.
 func wrappedTo(text string, width int) string {
 	indent := len(text) - len(strings.TrimLeft(text, " "))
 	if i := strings.Index(text[indent:], "  "); indent > 0 && i > 0 {

@@ -72,7 +72,7 @@ func (f *compareFlags) bindOptions(cmd *cobra.Command) {
 	flags(cmd, forSearch, func(s *pflag.FlagSet) {
 		s.StringVar(&f.what, "of", string(reports.OfWinner), "`WHICH` configs to compare: winner (of each run), default, configs (all that both runs timed)")
 		percentVar(s, &f.band, "band", maxBand, "`PERCENT` least difference that counts, such as 1%; default: the wider band of the two runs; never below the A/A spread")
-		s.StringVar(&f.allow, "allow", "", "`FIELDS` fields that may differ: machine, kernels, mode, clock. The value sessions assumes that times do not differ between sessions")
+		s.StringVar(&f.allow, "allow", "", "`FIELDS` fields that may differ between the runs: machine, kernels, mode, clock. With sessions, compare assumes that times do not differ between sessions")
 		percentVar(s, &f.failOn, "fail-on", maxShare, "`PERCENT` exit 3 if a case is slower by this much, such as 3%")
 	})
 }

@@ -59,7 +59,8 @@ func noOtherFlags(cmd *cobra.Command) error {
 	return nil
 }
 
-// losers counts winners that are slower than the default, or surely lose more than `share`.
+// losers counts winners of one run that fail in the other run: they are slower there than the default, or slower than
+// the other run's winner by more than `share` with certainty.
 func losers(all []reports.Swapped, share float64) (n int) {
 	for _, c := range all {
 		if c.Verdict == record.Slower || c.Loss.Low > 1+share {
@@ -69,7 +70,7 @@ func losers(all []reports.Swapped, share float64) (n int) {
 	return n
 }
 
-// unsureOf counts further winners that may lose more than `share`.
+// unsureOf counts winners that losers does not count, but that may be slower by more than `share`.
 func unsureOf(all []reports.Swapped, share float64) (n int) {
 	for _, c := range all {
 		if c.Verdict != record.Slower && !(c.Loss.Low > 1+share) && !(c.Loss.High <= 1+share) {

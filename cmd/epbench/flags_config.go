@@ -18,8 +18,8 @@ const (
 	configUsageTable = configUsage + "or TABLE#ROW with the row number in table show"
 )
 
-// readConfigs reads `specs` as configs, and keeps the problems of their op. These problems accept reduced precision if
-// a config needs it.
+// readConfigs reads `specs` as configs for each problem. It drops problems for which a spec names no config. The other
+// problems accept reduced precision if one of their configs needs it.
 func readConfigs(flag string, b kernels.Backend, problems []ep.Problem, specs ...string) (kept []ep.Problem, configs map[ep.Problem][]ep.Config, err error) {
 	for i := range specs {
 		if specs[i], err = fromRow(specs[i], winnerRows); err != nil {
@@ -64,7 +64,7 @@ func readOf(b kernels.Backend, p *ep.Problem, specs []string) ([]ep.Config, erro
 	return out, nil
 }
 
-// fromRow replaces NAME#ROW by the spelling of that row's config. ROW counts from 1.
+// fromRow replaces NAME#ROW by the full text of that row's config. ROW counts from 1.
 func fromRow(s string, rows func(string) ([]ep.Config, error)) (string, error) {
 	at := strings.LastIndexByte(s, '#')
 	if at < 0 {

@@ -45,7 +45,7 @@ func (p *percentValue) Set(s string) error {
 	return nil
 }
 
-// String returns a text that Set reads, because runs record flags.
+// String returns a text that Set can read: a run records its flags, and --resume reads them again.
 func (p *percentValue) String() string {
 	if *p.share == 0 && !p.zero {
 		return ""

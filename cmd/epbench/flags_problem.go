@@ -116,7 +116,7 @@ func (f *problemFlags) hiddenOf(op ep.Op) (int, error) {
 	}
 	n := cmp.Or(f.hidden, preset.HiddenOf(op))
 	if n == 0 {
-		return 0, fmt.Errorf("--hidden: preset %s has no intermediate size of its experts, but op %s works on vectors of this size; give --hidden", preset.Name, op)
+		return 0, fmt.Errorf("--hidden: preset %s does not give the intermediate size of its experts, and op %s works on vectors of this size; give it with --hidden", preset.Name, op)
 	}
 	return n, nil
 }
@@ -132,12 +132,13 @@ func (f *problemFlags) intermediateOf(op ep.Op) (int, error) {
 	}
 	n := cmp.Or(f.inner, preset.Intermediate)
 	if n == 0 {
-		return 0, fmt.Errorf("--intermediate: preset %s has no intermediate size of its experts, but op %s needs it; give --intermediate", preset.Name, op)
+		return 0, fmt.Errorf("--intermediate: preset %s does not give the intermediate size of its experts, and op %s needs this size; give it with --intermediate", preset.Name, op)
 	}
 	return n, nil
 }
 
-// options uses the first layout of the `known` kernels if --layout is not given and no kernel has layout expert.
+// options returns the options of a sweep. If --layout is not given and no kernel of an op in `known` has layout expert,
+// its problems get the first layout of the op's first kernel.
 func (f *problemFlags) options(m ep.Machine, known []kernels.Kernel) (*sweep.Options, error) {
 	problems, err := f.problems(m)
 	if err != nil {

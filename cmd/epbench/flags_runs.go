@@ -95,7 +95,7 @@ func (f *runFilter) apply(l *reports.Loaded) error {
 	return nil
 }
 
-// spelledOut adds full spellings, such as hotrank:2.0 for hotrank, because runs record them.
+// spelledOut adds the full name of each routing, such as hotrank:2.0 for hotrank, because runs record full names.
 func spelledOut(routings []string) []string {
 	out := slices.Clone(routings)
 	for _, r := range routings {

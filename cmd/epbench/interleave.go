@@ -34,7 +34,7 @@ func newInterleave() *cobra.Command {
 		Long: `Measure the winners of several runs of sweep or bench again, each with its default. In
 every turn each run's library has one round, in an order that changes from turn to turn.
 So a drift of the machine slows all libraries alike. All backends start at the beginning.
-They check their answers at the same time, but only one of them runs in a turn. In DIR
+They check their answers at the same time, but their rounds follow one another. In DIR
 (-o) interleave writes one new run directory for each run. All runs must have the same
 --seed, because the seed changes which experts tokens select.`,
 		Example: `  epbench interleave dsv3-deepep dsv3-nccl --trust-command -o dsv3-turns
@@ -86,7 +86,7 @@ func (f *interleaveFlags) run(cmd *cobra.Command, paths []string) error {
 	return f.print(cmd, t)
 }
 
-// checkInterleaved refuses different seeds and equal names.
+// checkInterleaved returns an error if two runs have different seeds or the same name.
 func checkInterleaved(runs []*reports.Loaded) error {
 	for i, l := range runs {
 		if first := runs[0]; l.Run.Seed != first.Run.Seed {
@@ -224,7 +224,8 @@ func originOf(command []string) (origin, error) {
 }
 
 // groupCases groups cases of the same problem, routing and seed. Each case of a group needs its own backend, because a
-// backend runs one workload at a time. If two cases share a backend, the group is split by ep.Work.Key.
+// backend runs one workload at a time. If two cases of a group share a backend, groupCases splits the group into cases
+// that do the same work (ep.Work.Key).
 func groupCases(cases []runCase) ([]sweep.Interleaving, error) {
 	var out []sweep.Interleaving
 	for _, group := range groupBy(cases, func(x runCase) string { return fmt.Sprint(x.problem.Key(), x.routing, x.seed) }) {

@@ -20,9 +20,9 @@ func newMachine() *cobra.Command {
 		Use:   "machine",
 		Short: "Print this machine's key, and which tables apply here",
 		Long: `Print the key by which tables identify this machine, the hashes of the kernels, and for
-each table (compiled-in, of the system and of the user) whether it applies here. With
---json print an object that the flag --machine of other commands and the programs in
-examples read.`,
+each compiled-in, system and user table whether it applies here. With --json print an
+object. The flag --machine of other commands reads it, and so do the programs in the
+folder examples.`,
 		Example: `  epbench machine
   epbench machine --json > machine.json
   epbench table lookup --embedded --machine machine.json --model deepseek-v3`,

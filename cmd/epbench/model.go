@@ -49,10 +49,10 @@ func newModelFit() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "fit RUN...",
 		Short: "Fit the model to recorded GPU runs, and print its error",
-		Long: `Fit fixed costs and shares of the links to the times in run directories. fit leaves out
-each run once and predicts it from the other runs. It prints the error of these
-predictions and writes it into the file. If a directory has no run.json, fit reads all
-runs below it.`,
+		Long: `Fit the model to the times in run directories. Its parameters are fixed costs of a call
+and the shares of the links' speeds that kernels reach. fit leaves out each run once and
+predicts it from the other runs. It prints the error of these predictions and writes it
+into the file. If a directory has no run.json, fit reads all runs below it.`,
 		Example: `  epbench model fit testdata/runs -o model.yaml
   epbench model fit run1 run2 --links links.yaml --worst 10
   epbench model fit testdata/runs --leave-out ranks`,

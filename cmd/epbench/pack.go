@@ -137,7 +137,7 @@ func uncovered(p *pack.Pack) (n int) {
 	return n
 }
 
-// uncertified counts the answers that another build or another kind of machine measured.
+// uncertified counts the answers that were measured with an earlier build of their kernels or on other GPUs.
 func uncertified(p *pack.Pack) (n int) {
 	for _, l := range p.Lookups {
 		for _, r := range l.Runs {

@@ -11,10 +11,11 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// fitInFlight lists numbers of calls in flight.
+// fitInFlight lists the numbers of calls in flight that --fit prints.
 var fitInFlight = []int{1, 2, 4}
 
-// runFit prints how many tokens fit into --fit, and with --max-tokens how many calls.
+// runFit prints how many tokens a rank may have if its buffers must fit into the memory of --fit. With --max-tokens it
+// also prints how many calls in flight fit.
 func (f *packFlags) runFit(cmd *cobra.Command) error {
 	size, err := parseSize(f.fit)
 	if err != nil {

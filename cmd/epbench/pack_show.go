@@ -71,7 +71,7 @@ func packFacts(p *pack.Pack) reports.Table {
 	return t.Table
 }
 
-// launchedBy lists the kernels that a pack launches. p.ABI names all kernels of the build.
+// launchedBy lists the kernels that a pack launches. These are only some of the kernels in p.ABI.
 func launchedBy(p *pack.Pack) []string {
 	var out []string
 	for _, l := range p.Lookups {

@@ -90,7 +90,7 @@ func (f *plotFlags) run(cmd *cobra.Command, paths []string) error {
 	if err := cmp.Or(knownParameter("--x", f.options.X, runs), knownParameter("--y", f.options.Y, runs)); err != nil {
 		return err
 	}
-	// Imported runs have no decisions, so kind gain draws nothing.
+	// Imported runs have no decisions, so kind gain draws nothing, and kind latency takes its place.
 	if !cmd.Flags().Changed("kind") && len(kinds[0].Draw(runs, f.options)) == 0 {
 		f.kind = "latency"
 		if kinds, err = f.kinds(); err != nil {

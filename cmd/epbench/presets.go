@@ -59,7 +59,7 @@ func (o *presetsOptions) run(cmd *cobra.Command, args []string) error {
 	return o.tables.print(cmd, tables...)
 }
 
-// choose selects presets by name, --match and --ranks. No names select all presets.
+// choose selects presets by name, --match and --ranks. Without names it starts from all presets.
 func (o *presetsOptions) choose(names []string) ([]workloads.Preset, error) {
 	if o.ranks < 0 {
 		return nil, fmt.Errorf("--ranks: %d is below 0", o.ranks)

@@ -37,11 +37,12 @@ func newReplay() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "replay [RUN...]",
 		Short: "Run search strategies against recorded trials, without hardware",
-		Long: `Draw true times and noise from the trials of runs, from recordings (replay save), or
-from the synthetic landscapes in epbench docs search-quality, and tune many times. The table
-shows the regret of the winner against the best config, the share of second tunings that
-choose another winner, and the error of the reported time. RUN may also be a space that
-another tuner measured: a T4 file (NAME_T4.json.gz) or a cache file of Kernel Tuner.`,
+		Long: `Search many times, with times and noise in place of measurements. They come from the
+trials of runs, from recordings (replay save), or from the synthetic landscapes in epbench
+docs search-quality. The table shows how much slower the winner is than the best config,
+how often a second search chooses another winner, and the error of the reported time.
+RUN may also be a space that another tuner measured: a T4 file (NAME_T4.json.gz) or a
+cache file of Kernel Tuner.`,
 		Example: `  epbench replay run --strategy all --budget 25,50,100
   epbench replay --synthetic --replays 20
   epbench replay run --strategy bayes --seed 7 --format csv`,
@@ -53,13 +54,13 @@ another tuner measured: a T4 file (NAME_T4.json.gz) or a cache file of Kernel Tu
 		s.StringVar(&f.landscape, "landscape", "kernels", "`LANDSCAPE` what --synthetic draws: "+strings.Join(replay.LandscapeNames(), ", "))
 		s.StringVar(&f.starts, "starts", string(replay.AsRecorded), "`STARTS` configs with which a search begins, in addition to the default: "+strings.Join(names(replay.AllStarts()), ", "))
 		s.StringVar(&f.strategies, "strategy", search.DefaultStrategy, strategyListHelp())
-		s.StringVar(&f.budgets, "budget", allConfigs, "`BUDGETS` limits of a search: numbers of distinct configs (25,50), a share of its space (10%), times (10s, by the recorded times of a config and a sample), or all")
-		s.IntVar(&f.replays, "replays", 150, "`N` number of landscapes, each tuned twice")
+		s.StringVar(&f.budgets, "budget", allConfigs, "`BUDGETS` limits of a search: numbers of configs (25,50), a share of its space (10%), times (10s; recorded times count, not the time of replay), or all")
+		s.IntVar(&f.replays, "replays", 150, "`N` number of landscapes; each is searched twice")
 		f.noise = 0.02
 		s.Var(&percentValue{share: &f.noise, most: maxShare, zero: true}, "noise", "`PERCENT` noise of a sample of --synthetic, relative to its time")
 		percentVar(s, &f.band, "band", maxBand, "`PERCENT` least difference that counts, such as 3%; default: the band of RUN's machine, or 1% with --synthetic")
 		s.Uint64Var(&f.seed, "seed", 1, "`SEED` seed of the random numbers for landscapes, noise and searches")
-		s.BoolVar(&f.each, "each", false, "print one row for each search, and tune each landscape once")
+		s.BoolVar(&f.each, "each", false, "print one row for each search, and search each landscape once")
 	})
 	f.tables.bind(cmd)
 	cmd.AddCommand(newReplaySave(), newReplayClaims(), newReplaySessions(), newReplayScore())
@@ -107,7 +108,7 @@ func replayTable(title string) reports.Table {
 			n("bias", "%"), n("false", "%"), n("tried", ""), n("samples", ""), n("most", ""),
 			n("missed", "%"), n("wall", "s")},
 		Notes: []string{
-			"regret: by how much the true time of the winner exceeds the true time of the best config; flips: share of second tunings, which begin with the first winner, that choose another config",
+			"regret: by how much the true time of the winner exceeds the true time of the best config; flips: a second search begins with the winner of the first; flips is the share of second searches that choose another config",
 			"bias: by how much the reported time of the winner exceeds its true time; false: share of searches that claim a gain over the default although there is none; most: samples of the longest search",
 			"missed: by how much the true time of the best config that was tried exceeds the true time of the best config of the space; wall: time of a search by the recorded times of a config and a sample, 0 if they were not recorded",
 		},

@@ -23,7 +23,7 @@ import (
 // replayModels returns a model for each search in `paths`, and the protocol of the first machine.
 func replayModels(paths []string, starts replay.Starts) ([]*replay.Model, search.Protocol, error) {
 	var out []*replay.Model
-	protocol := search.OnGPU() // other tuners measured on GPUs
+	protocol := search.OnGPU() // for spaces of other tuners, which measured on GPUs
 	for i, path := range paths {
 		if isSpace(path) {
 			m, err := spaceModel(path)

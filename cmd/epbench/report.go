@@ -158,7 +158,7 @@ func (f *reportFlags) page(cmd *cobra.Command, runs []*reports.Loaded) (string, 
 	return out, nil
 }
 
-// maxPrinted bounds the failures in a table for people.
+// maxPrinted is the largest number of failures in a table, except in CSV and JSON.
 const maxPrinted = 40
 
 // tablesOf returns the tables that --only names. If `named` is true, their titles have the run's name.

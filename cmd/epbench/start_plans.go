@@ -110,7 +110,8 @@ func deepepExport(s surroundings, dir string) step {
 	return exportStep(dir, "deepep-shim", "epbench_deepep.py")
 }
 
-// deepep2Steps ends with a look-up and writes no file, because each call of DeepEP V2 takes num_sms.
+// deepep2Steps ends with a look-up and writes no file: DeepEP V2 reads no config file, and takes num_sms as an argument
+// of each call.
 func deepep2Steps(s surroundings, model string) []step {
 	dir := freeName("deepep2-run")
 	sweep := librarySweep(s, dir, "deepep2", model, "1,8,128,1024,4096", "dispatch,combine,pair")

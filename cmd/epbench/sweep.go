@@ -73,11 +73,11 @@ func (f *sweepFlags) bind(cmd *cobra.Command) {
 	flags(cmd, forSearch, func(s *pflag.FlagSet) {
 		s.StringVar(&f.budget, "budget", "", "`BUDGET` configs that each search may try (500), or time that the whole sweep may take (10m); default: 30s on cpu, no limit elsewhere")
 		s.StringVar(&f.precision, "precision", "full", "`PRECISION` full or reduced; reduced adds a second search, with configs that round partial sums to BF16")
-		s.StringVar(&f.table, "table", "", "`TABLE` the table in use now: its configs stay unless another is faster by more than --band. It may come from a sweep without --beside")
+		s.StringVar(&f.table, "table", "", "`TABLE` the table in use now: a config of this table stays the winner unless another config is faster by more than --band")
 		s.StringArrayVar(&f.params, "param", nil, "`NAME=VALUES` values of a parameter: threads=256,512 or sms=8:132:4; repeatable")
 		s.IntVar(&f.maxSMs, "max-sms", 0, "`N` at most N SMs for each config and the default (cpu: N workers a rank); 0: no limit")
 		percentVar(s, &f.band, "band", maxBand, "`PERCENT` ignore smaller differences in time, such as 3% on a noisy machine; default: 1% with GPUs, 10% without")
-		bindSessions(s, &f.sessions, "`N` after the search, lay out memory N more times and measure the winners each time; only these give times and gains. 1: none; default: 3 on GPUs, 1 on cpu")
+		bindSessions(s, &f.sessions, "`N` after the search, allocate memory N more times and measure the winners each time; times and gains come only from these measurements. With 1 they come from the search; default: 3 on GPUs, 1 on cpu")
 		s.StringVar(&f.kernels, "kernel", "", "`KERNELS` kernels to search, comma-separated; default: all kernels of the backend")
 		s.StringVar(&f.space, "space", "", "`FILE` YAML file with values, constraints and required candidates")
 		s.StringVar(&f.strategy, "strategy", search.DefaultStrategy, "`STRATEGY` "+strings.Join(search.StrategyNames(), ", ")+", exec:COMMAND (epbench docs search-own)")

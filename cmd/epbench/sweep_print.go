@@ -155,7 +155,7 @@ func (f *sweepFlags) printPlan(cmd *cobra.Command, p *sweep.Plan) error {
 	}
 	if len(t.Rows) > manySearches && !f.tables.forPrograms() {
 		t.Rows = summedUp(t.Rows)
-		t.Note("measured, samples: sums of all token counts; points, legal: numbers for the last token count")
+		t.Note("columns measured and samples: sums over the row's token counts; columns points and legal: numbers for its last token count")
 	}
 	t.Note(rejections(spaces)...)
 	if n := p.Policy.Sessions; n > 0 {
@@ -168,7 +168,7 @@ func (f *sweepFlags) printPlan(cmd *cobra.Command, p *sweep.Plan) error {
 // costText says how long a plan takes.
 func costText(p *sweep.Plan) string {
 	whole, least, most := p.Estimate(), p.Least(), p.Options.Time
-	const how = " (estimated with a probe of two rounds; with compilation, checks and sessions)"
+	const how = " (estimated from two rounds; includes compilation, checks and sessions)"
 	switch {
 	case most == 0:
 		return fmt.Sprintf("about %v%s", whole.Round(time.Second), how)

@@ -27,7 +27,7 @@ type progress struct {
 
 const leastBar = 10
 
-// everySeconds is the least time between two plain lines.
+// everySeconds is the least time between two lines of progress where there is no terminal for a bar.
 const everySeconds = 5 * time.Second
 
 func newProgress(stderr io.Writer) *progress {

@@ -129,7 +129,7 @@ func newRun(b kernels.Backend, opts *sweep.Options, command []string) *record.Ru
 	}
 }
 
-// works returns the kernels that declare their ep.Work, such as what their time includes.
+// works returns the kernels that declare what they do in a call (ep.Work), for example what their time includes.
 func works(all []kernels.Kernel) []record.Kernel {
 	var out []record.Kernel
 	for _, k := range all {
@@ -161,7 +161,7 @@ type started struct {
 	began   time.Time // when the command began
 }
 
-// continueRun returns an error if machine, kernels or search space have changed.
+// continueRun continues the run of --resume. It returns an error if machine, kernels or search space have changed.
 func (f *sweepFlags) continueRun(cmd *cobra.Command) error {
 	began := time.Now()
 	given := ""

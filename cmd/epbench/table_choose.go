@@ -14,8 +14,9 @@ func newTableChoose() *cobra.Command {
 		Use:   "choose RUN...",
 		Short: "Print the fastest library for each token count",
 		Long: `Compare the winners of several libraries, each tuned in a run of its own on the same
-machine. Only equal work is compared: the same layout, the same sum, the same parts
-inside the time, and the same clock. Runs of different machines are refused.`,
+machine. Only equal work is compared: the rows have the same layout, tokens are summed
+in the same way, the times include the same parts, and the clock is the same. Runs of
+different machines are refused.`,
 		Example: `  epbench table choose dsv3-deepep dsv3-nccl dsv3-epbench
   epbench table choose dsv3-* --op pair --routing uniform,hotrank
   epbench table choose dsv3-* --format markdown`,

@@ -150,7 +150,7 @@ func differsIn(differs []string, row *table.Row) string {
 
 const answers = "answers"
 
-// illegal is like refused, but only for the row that answers.
+// illegal returns why the config of the answering row cannot run on the host, or "". For the other rows it returns "".
 func (q *query) illegal(r table.ExplainedRow, x table.Explanation) string {
 	if r.Note != answers || q.host.Check == nil || r.Row.Config.IsDefault() {
 		return ""

@@ -96,7 +96,8 @@ func readHost(path string) (table.Host, error) {
 	return table.Host{}, usagef("--machine: %s names no machine; give a run.json or a table.json", path)
 }
 
-// current returns a function that adds newer parameters to a config, or nil for an unknown backend.
+// current returns a function that brings a config of an earlier build up to date with the kernels of this build. For an
+// unknown backend it returns nil.
 func current(m ep.Machine) func(ep.Config) ep.Config {
 	known := knownKernels(m.Backend)
 	if known == nil {

@@ -167,7 +167,8 @@ func verifyCases(cmd *cobra.Command, b kernels.Backend, cases []conform.Case) ([
 	return out, err
 }
 
-// verdictOf returns an error with exit code 3 for a wrong answer, and with 1 for another failure or no cases.
+// verdictOf returns an error with exit code 3 if an answer was wrong. If a config failed for another reason, or if no
+// case ran, the exit code is 1.
 func verdictOf(results []conform.Result) error {
 	wrong, failed, ran := 0, 0, 0
 	for _, r := range results {

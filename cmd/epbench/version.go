@@ -9,7 +9,7 @@ import (
 	"github.com/epbench/epbench/tune/table"
 )
 
-// version names the release. release.mk reads this line. A commit id in it would change recorded runs.
+// version names the release. release.mk reads this line. It contains no commit id, because runs record the version.
 var version = "v0.1.0"
 
 func versionText() string {

@@ -198,7 +198,7 @@ func (r *rank) prove(p prove) error {
 		err = r.comm.Barrier(r.onStream())
 	}
 	gpu.Wait(r.stream)
-	return cmp.Or(r.comm.Fault(), err) // a fault says more
+	return cmp.Or(r.comm.Fault(), err) // the fault describes the wait that failed
 }
 
 func (r *rank) experts() {

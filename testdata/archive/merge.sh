@@ -61,7 +61,7 @@ merge h100x2.json $g/deepseek-v3 $g/kimi-k2 $g/qwen3-235b-a22b $g/qwen3-30b-a3b 
 # Claims reach as far as what other hosts measured of the same rows.
 "$epbench" table widen h100x2.json $g/*/receipt.json $w/receipt-d.json $w/receipt-g.json "$here/h100x2-2026-11-26-receipt.json" \
 	"$here/h100x2-2026-11-26-aligned-receipt.json" "$here/h100x2-2026-11-26-evening-receipt.json" \
-	"$here/h100x2-2026-11-26-night-receipt.json" "$here/h100x2-2026-11-27-receipt.json" -o next.json --format csv > /dev/null
+	"$here/h100x2-2026-11-26-night-receipt.json" "$here/h100x2-2026-11-27-receipt.json" "$here/h100x2-2026-11-27-late-receipt.json" -o next.json --format csv > /dev/null
 mv next.json h100x2.json
 fallback h200x4.json
 fallback h200x2.json

@@ -21,33 +21,32 @@ type Sample struct {
 
 // An Evaluator measures points of a space. A point is the index of a config.
 type Evaluator interface {
-	// Measure measures each point of live once in every round, in random order. The numbers of the rounds go on from
-	// call to call. A point with fewer samples than rounds has failed. After an error the evaluator cannot be used any
-	// more.
+	// Measure measures each point of live once in every round, in random order. Each call continues the numbering of
+	// rounds. A point with fewer samples than rounds has failed. After an error the evaluator cannot be used any more.
 	Measure(ctx context.Context, stage record.Stage, live []int, rounds int) ([]Sample, error)
 
-	// Spent returns the time that the search has taken so far. A resumed search must see the same values.
+	// Spent returns the time that the search has taken so far. A resumed search must get the same values as before.
 	Spent() time.Duration
 }
 
 // Budget limits a search. A field that is 0 sets no limit.
 type Budget struct {
-	Evaluations int           // number of points, with the required ones
-	Time        time.Duration // for the whole search, with the confirmation
+	Evaluations int           // number of points, including the required ones
+	Time        time.Duration // for the whole search, including the confirmation
 }
 
 // State is one search in progress. Every measurement includes the default config, which users launch without a tuned
-// table. Scores are relative to it.
+// table. Scores are relative to the default.
 type State struct {
 	Space    *Space
 	Rand     *rand.Rand
 	Default  int
-	Required []int // points of every search, with the default
+	Required []int // points that are always measured, including the default
 
 	// Band is the relative difference up to which two times count as equal. If it is 0, screenRounds ignores noise.
 	Band float64
 
-	AARounds int // rounds of the A/A test on this evaluator just before the search; 0: no test
+	AARounds int // rounds of the A/A test (the default against itself) before the search; 0: no test
 
 	priors  priors // for the strategy bayes
 	eval    Evaluator
@@ -55,7 +54,7 @@ type State struct {
 	obs     []stat.Obs   // all samples
 	itemOf  map[int]int  // [point] its number in points
 	points  []int        // [item] its point
-	crowded map[int]bool // [round] whether neighbours were measured too
+	crowded map[int]bool // [round] whether the points next to a finalist were measured too
 	failed  map[int]bool
 	effect  []float64     // [item] logarithm of the time; nil if outdated
 	rivals  int           // result of maybeFastest; 0 if outdated
@@ -157,7 +156,7 @@ func (s *State) measured(point int) bool {
 	return ok
 }
 
-// Failed reports whether a point has failed since it was last revived.
+// Failed reports whether a point failed. Revive clears failures.
 func (s *State) Failed(point int) bool { return s.failed[point] }
 
 // Fresh reports whether a point was never measured.
@@ -165,7 +164,8 @@ func (s *State) Fresh(point int) bool { return !s.measured(point) }
 
 func (s *State) freshLeft() int { return s.Space.Len() - len(s.points) }
 
-// laterShare is the time of the later passes of a race divided by the time of its first pass.
+// laterShare is the time of a race's later passes divided by the time of its first pass. The first pass measures all
+// points, and later passes only the fastest.
 const laterShare = 0.3
 
 // laterTime estimates how long the later passes of a race will take: a share of the time so far.
@@ -206,11 +206,11 @@ const (
 	maxReserved = 0.3
 )
 
-// These constants say which samples reservedTime assumes.
+// reservedTime computes with these numbers of samples.
 const (
 	reservedFinalists = 24 // largest number of points in the finals
 	reservedRounds    = 25 // mean rounds of a finalist; most finalists drop out early
-	reservedMore      = 10 // mean rounds of a finalist beyond the quota, see finalists
+	reservedMore      = 10 // mean rounds of each finalist in excess of the quota, see finalists
 	reservedConfirm   = 50 // samples of the confirmation
 )
 
@@ -237,9 +237,8 @@ func (s *State) searchTime() time.Duration {
 	return s.budget.Time - s.reservedTime() - s.eval.Spent()
 }
 
-// sampleTime returns the mean time of a sample, in the A/A test or in this search, whichever is less. Each may be too
-// long: the time of the search includes the preparation of configs, and the A/A test measures only the default, which
-// may be slow.
+// sampleTime returns the mean time of a sample. It takes the smaller mean of this search and of the A/A test, because
+// both may be too large: the search also prepares configs, and the A/A test runs only the default, which may be slow.
 func (s *State) sampleTime() time.Duration {
 	each := (s.eval.Spent() - s.began) / time.Duration(max(s.spent, 1))
 	if s.AARounds > 0 && s.began > 0 {
@@ -248,7 +247,7 @@ func (s *State) sampleTime() time.Duration {
 	return each
 }
 
-// Rounds returns the number of rounds of n points for which the time suffices, from 1 to `rounds`.
+// Rounds returns how many rounds of n points fit in the time that is left, from 1 to `rounds`.
 func (s *State) Rounds(n, rounds int) int {
 	if !s.Timed() || s.sampleTime() == 0 {
 		return rounds
@@ -256,8 +255,8 @@ func (s *State) Rounds(n, rounds int) int {
 	return max(1, min(rounds, int(s.searchTime()/(s.sampleTime()*time.Duration(max(n, 1))))))
 }
 
-// Score returns the logarithm of a point's time divided by the default config's time, without disturbances of whole
-// rounds. For a point that failed or was not measured, it returns +Inf.
+// Score returns the logarithm of a ratio: a point's time divided by the default's time. Disturbances that slow a whole
+// round have no effect. For a point that failed or was not measured, Score returns +Inf.
 func (s *State) Score(point int) float64 {
 	k, ok := s.itemOf[point]
 	if !ok || s.failed[point] {
@@ -310,7 +309,7 @@ func (s *State) Shuffled() []int {
 	return order[:min(len(order), s.Left())]
 }
 
-// Revive marks points as not failed.
+// Revive clears the failures of points.
 func (s *State) Revive(points []int) {
 	for _, i := range points {
 		delete(s.failed, i)

@@ -1,9 +1,10 @@
 // Package search finds the fastest config for a problem, and measures as few configs as possible. A config is a kernel
 // with a value for each of its launch parameters.
 //
-// A [Space] holds the configs that a search may measure, its points. An [Evaluator] measures points in rounds: in each
-// round, every chosen point runs once. A [Strategy] decides which points are measured next. A [State] holds the times
-// so far and the budget. At the end, [State.Conclude] measures the best points again and decides which config wins.
+// A [Space] holds the configs that a search may measure. They are called points. An [Evaluator] measures points in
+// rounds: in each round, every chosen point runs once. A [Strategy] decides which points are measured next. A [State]
+// holds the times so far and the budget. At the end, [State.Conclude] measures the best points again and decides which
+// config wins.
 package search
 
 import (
@@ -44,7 +45,7 @@ func StrategyNames() []string {
 const priorsPrefix = "bayes:"
 
 // ParseStrategy returns the strategy with this name. exec:COMMAND runs a program that chooses the points. bayes:PRIORS
-// is bayes with other priors. grid:ROUNDS is grid with up to ROUNDS rounds for the fastest points.
+// runs bayes with these priors. grid:ROUNDS runs grid with up to ROUNDS rounds for the fastest points.
 func ParseStrategy(name string) (Strategy, error) {
 	if text, ok := strings.CutPrefix(name, priorsPrefix); ok {
 		p, err := parsePriors(text)

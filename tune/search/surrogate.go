@@ -11,8 +11,8 @@ import (
 )
 
 // A surrogate is a Gaussian process that predicts the scores of points not yet measured. The correlation of two points
-// is the product over axes of exp(-roughness * distance) (Rasmussen and Williams 2006, section 4.2). Priors keep it
-// from overfitting two or three points of a kernel.
+// is the product over axes of exp(-roughness * distance) (Rasmussen and Williams 2006, section 4.2). Priors keep the
+// surrogate from overfitting a kernel with only two or three measured points.
 type surrogate struct {
 	roughness   []float64          // by axis
 	likely      []float64          // by axis: most likely roughness
@@ -30,7 +30,7 @@ type surrogate struct {
 }
 
 // kernelCorrelation extends a surrogate to several kernels. The last coordinate is the kernel's number. Each kernel
-// adds a level to its scores.
+// adds a constant, its level, to its scores.
 type kernelCorrelation struct {
 	level  float64 // variance of the levels / variance of true scores
 	params float64 // correlation of a parameter's effects in two kernels
@@ -112,7 +112,7 @@ func (p *surrogate) update(at [][]float64, y []float64) {
 	p.learnedFrom = len(y)
 }
 
-// learn moves roughness, nugget and kernels to more likely values, and then fits.
+// learn sets the fields roughness, nugget and kernels to more likely values, and then calls fit.
 func (p *surrogate) learn(at [][]float64, y []float64) {
 	best := p.fit(at, y) + p.logPrior()
 	try := func(slot *float64, values []float64) {
@@ -158,7 +158,7 @@ func (p *surrogate) fit(at [][]float64, y []float64) float64 {
 	for i := range n {
 		ones.SetVec(i, 1)
 	}
-	_ = p.chol.SolveVecTo(z, ones) // errors are harmless: the nugget bounds the condition number
+	_ = p.chol.SolveVecTo(z, ones) // an error only reports a large condition number, which the nugget bounds
 	weight := meanPoints * p.usual.strength
 	p.mean = (mat.Dot(z, mat.NewVecDense(n, y)) + weight*p.prior.mean) / (mat.Dot(z, ones) + weight)
 	for i := range n {
@@ -215,8 +215,8 @@ func (p *surrogate) leaveOneOut() []float64 {
 	return out
 }
 
-// expectedImprovement returns the expectation of max(0, least - score) for a normal score
-// (Jones, Schonlau and Welch 1998).
+// expectedImprovement returns how far a normally distributed score falls below `least` on average: the mean of max(0,
+// least - score) (Jones, Schonlau and Welch 1998).
 func expectedImprovement(least, mean, deviation float64) float64 {
 	z := (least - mean) / deviation
 	return (least-mean)*distuv.UnitNormal.CDF(z) + deviation*distuv.UnitNormal.Prob(z)

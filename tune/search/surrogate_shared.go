@@ -8,8 +8,8 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// sharedSurrogate predicts times by one surrogate of all kernels. It helps small searches, because a parameter has
-// similar effects in all kernels.
+// sharedSurrogate predicts times with one surrogate (a Gaussian process) for all kernels. A parameter has similar
+// effects in all kernels, so a search needs fewer measurements.
 type sharedSurrogate struct {
 	surrogate    *surrogate
 	names        []string              // parameters with more than one value
@@ -45,8 +45,8 @@ func newSharedSurrogate(s *Space, kernels []*kernelModel, usual priors) *sharedS
 	return out
 }
 
-// coordinates returns the coordinates of a point. For each parameter, the coordinate is the scaled place of the point's
-// value among the values of all kernels. The last coordinate is the kernel's number.
+// coordinates returns the coordinates of a point. There is one for each parameter: the scaled index of the point's
+// value in the sorted values of all kernels. The last coordinate is the kernel's number.
 func (h *sharedSurrogate) coordinates(s *Space, point int) []float64 {
 	if x, ok := h.coords[point]; ok {
 		return x
@@ -78,7 +78,8 @@ func (h *sharedSurrogate) update(s *State, expected prior, least float64) {
 	h.logDensities = h.surrogate.leaveOneOut()
 }
 
-// weight returns the posterior probability of the shared surrogate against the kernel's own surrogate.
+// weight compares the shared surrogate with a kernel's own surrogate. It returns the posterior probability of the
+// shared surrogate.
 func (h *sharedSurrogate) weight(k *kernelModel) float64 {
 	ahead := 0.0
 	for n, l := range h.logDensities {

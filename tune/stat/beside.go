@@ -7,7 +7,8 @@ import (
 	"github.com/epbench/epbench/tune/record"
 )
 
-// Beside sums up rounds with a matrix product. Each time is the slowest rank's time, as a median over rounds.
+// Beside summarizes rounds in which a matrix product runs beside the calls. Each result is the median over rounds of
+// the slowest rank's time.
 func Beside(t *ep.BesideRounds) record.Beside {
 	of := func(rounds [][]float64) record.Interval { return MedianInterval(slowest(rounds)) }
 	return record.Beside{
@@ -17,10 +18,11 @@ func Beside(t *ep.BesideRounds) record.Beside {
 	}
 }
 
-// Slowdown returns the median over rounds of `with` / `alone`: times of a product with and without calls.
+// Slowdown returns how much calls slow down a matrix product: the median over rounds of `with` divided by `alone`.
+// `with` holds the product's times beside calls, and `alone` its times without calls.
 func Slowdown(with, alone []float64) record.Interval { return PairedRatio(Logs(with), Logs(alone)) }
 
-// Saved returns the seconds that the config saves, or nil if the numbers of rounds differ.
+// Saved returns how many seconds a config saves against the default, or nil if their numbers of rounds differ.
 func Saved(config, dflt *ep.BesideRounds) *record.Interval {
 	if len(config.Both) != len(dflt.Both) {
 		return nil

@@ -7,7 +7,7 @@ import (
 	"sort"
 )
 
-// mostCorrelated bounds a correlation, because 1 would make an interval infinitely wide.
+// mostCorrelated is the largest result of correlation. A correlation of 1 would make an interval infinitely wide.
 const mostCorrelated = 0.99
 
 // correlation returns the correlation of consecutive rounds, from 0 to mostCorrelated. It corrects the bias of short
@@ -66,19 +66,19 @@ func centredRanks(xs []float64) []float64 {
 	return ranks
 }
 
-// Worth returns the number of independent rounds that have the same error as the rounds of a session.
+// Worth returns how many independent rounds would give the same precision as the correlated rounds of one session.
 func (e Estimate) Worth() float64 {
 	return float64(e.Rounds) / float64(max(e.Sessions, 1)) * (1 - e.Correlation) / (1 + e.Correlation)
 }
 
-// The interval of one session cannot be believed if its Correlation is above trustedCorrelation and its Worth is below
+// An Estimate from one session cannot be trusted if its Correlation is above trustedCorrelation and its Worth is below
 // leastWorth.
 const (
 	trustedCorrelation = 0.5
 	leastWorth         = 10
 )
 
-// Unknowable returns why the interval cannot be believed, or "".
+// Unknowable returns why the interval cannot be trusted, or "".
 func (e Estimate) Unknowable() string {
 	if e.Sessions > 1 || e.Correlation <= trustedCorrelation || e.Worth() >= leastWorth {
 		return ""

@@ -25,17 +25,17 @@ func Judge(gain record.Interval, band float64) record.Verdict {
 
 const rounding = 1e-9
 
-// clearBands is a distance from 1, in bands. If the interval is farther away, a comparison may end early, and the rate
-// of false claims does not rise.
+// A comparison may end early if its whole interval is more than clearBands bands away from 1. This does not raise the
+// rate of false claims.
 const clearBands = 3
 
-// Clear reports whether more rounds can hardly change a verdict.
+// Clear reports whether more rounds would almost never change a verdict.
 func Clear(gain record.Interval, band float64) bool {
 	far := clearBands * math.Log1p(band)
 	return math.Log(gain.Low) > far || math.Log(gain.High) < -far
 }
 
-// plainSpreads is a distance from 1, in spreads of the noise. Noise cannot explain a gain that is farther away.
+// Noise cannot explain a gain that is more than plainSpreads times the spread of the noise away from 1.
 const plainSpreads = 5
 
 func isPlain(gain record.Interval, spread float64) bool {
@@ -43,10 +43,12 @@ func isPlain(gain record.Interval, spread float64) bool {
 	return gain.Low > far || gain.High < 1/far
 }
 
-// AASpread returns the A/A spread for a ratio of the default to itself.
+// AASpread returns the A/A spread: how far the default differs from itself. `ratio` is the ratio of two times of the
+// default.
 func AASpread(ratio record.Interval) float64 { return max(ratio.Half(), math.Abs(ratio.Mid-1)) }
 
-// A Comparison is a config measured against the default, in rounds that did not choose the config.
+// A Comparison holds a config's gain over the default. The caller must not have used the same rounds to choose the
+// config.
 type Comparison struct {
 	Config, Default ep.Config
 	Gain            Estimate // default's time / config's time
@@ -54,7 +56,7 @@ type Comparison struct {
 	HostBound       string // why launch parameters cannot matter, or ""
 }
 
-// Compare decides about a config that the caller chose. The decision keeps this config.
+// Compare decides about a config that the caller chose. The decision names this config even if the config is slower.
 func Compare(m Comparison) record.Decision {
 	d := record.Decision{
 		Config: m.Config, Default: m.Default, Gain: m.Gain.Interval, Challenger: m.Config, ChallengerGain: m.Gain.Interval,
@@ -81,8 +83,9 @@ func Noisy(ratio Estimate, band record.Band) string {
 	return ""
 }
 
-// isFar reports whether a ratio is at least plainSpreads spreads away from 1. The spread is half the interval's width,
-// or the range of the rounds if the range is smaller, because correlation widens intervals up to 14 times.
+// isFar reports whether a ratio is at least plainSpreads spreads away from 1. The spread is the smaller of two values:
+// half the interval's width, and the range of the rounds. Correlated rounds can have a far wider interval than their
+// range.
 func (e Estimate) isFar() bool {
 	return math.Abs(math.Log(e.Mid)) >= plainSpreads*min(normal95*e.StdErr(), e.Range)
 }

@@ -44,13 +44,14 @@ func BenjaminiHochberg(ps []float64, q float64) []bool {
 
 const discovery = 0.05
 
-// A BandedRatio is B's time divided by A's time, with a band.
+// A BandedRatio compares two programs A and B. Ratio is B's time divided by A's time.
 type BandedRatio struct {
 	Ratio Estimate
 	Band  float64
 }
 
-// JudgeAll compares B with A in many comparisons, at the false discovery rate `discovery`.
+// JudgeAll returns how B compares with A in each of many comparisons. It keeps the share of false differences below
+// `discovery`.
 func JudgeAll(all []BandedRatio) []record.Verdict {
 	ps := make([]float64, len(all))
 	for i, c := range all {
@@ -68,8 +69,8 @@ func JudgeAll(all []BandedRatio) []record.Verdict {
 	return out
 }
 
-// SessionsFor returns how many sessions bring the interval's ends within `half` of its middle. It returns most+1 if
-// `most` are too few, or if e has one session.
+// SessionsFor returns how many sessions give an interval whose ends are at most `half` away from its middle. It returns
+// most+1 if more than `most` sessions are needed, or if e has only one session.
 func (e Estimate) SessionsFor(half float64, most int) int {
 	if e.Sessions < 2 {
 		return most + 1
@@ -83,13 +84,14 @@ func (e Estimate) SessionsFor(half float64, most int) int {
 	return most + 1
 }
 
-// RatioReach compares two equal programs, and returns the upper end of their ratio's interval, minus 1. Each program
-// has `sessions` sessions, at least 2. `spread` is the standard deviation of the sessions' log times.
+// RatioReach returns how far an interval reaches above 1 if it compares two equally fast programs. Each program has
+// `sessions` sessions, at least 2. `spread` is the standard deviation of the sessions' log times.
 func RatioReach(sessions int, spread float64) float64 {
 	return math.Expm1(student(sessions) * spread * math.Sqrt(2/float64(sessions)))
 }
 
-// DecidedBand returns the least band with which two equal programs are mostly judged the same. See RatioReach.
+// DecidedBand returns the smallest band with which Judge mostly finds two equally fast programs the same. See
+// RatioReach.
 func DecidedBand(sessions int, spread float64) float64 {
 	far := 1 + RatioReach(sessions, spread)
 	return far*far - 1

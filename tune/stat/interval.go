@@ -49,11 +49,11 @@ func Ratio(parts ...Part) Estimate {
 func PairedRatio(a, b []float64) record.Interval { return Ratio(Part{A: a, B: b}).Interval }
 
 // IndependentRatio estimates the ratio a/b of two times from different sessions. a[i] and b[i] hold the logarithms of
-// the times in session i. `between` is the standard deviation of differences between sessions. It widens the interval
-// of a side that has only one session.
+// the times in session i. `between` is the standard deviation of differences between sessions. If a or b has only one
+// session, `between` widens its interval.
 func IndependentRatio(a, b [][]float64, between float64) Estimate {
 	sa, sb := seriesOf(a), seriesOf(b)
-	r := correlation(slices.Concat(sa, sb)) // both sides were measured on one machine
+	r := correlation(slices.Concat(sa, sb)) // one value for both, because both were measured on one machine
 	x, y := estimateWith(sa, r), estimateWith(sb, r)
 	for _, side := range []*Estimate{&x, &y} {
 		if side.Sessions == 1 {
@@ -77,7 +77,7 @@ func seriesOf(sessions [][]float64) []series {
 	return out
 }
 
-// MedianInterval returns the median of the values xs of one session, in time order, with its 95 % interval.
+// MedianInterval returns the median of xs, with its 95 % interval. xs holds values of one session in time order.
 func MedianInterval(xs []float64) record.Interval {
 	if len(xs) == 1 {
 		return record.Interval{Mid: xs[0], Low: xs[0], High: xs[0]}
@@ -149,8 +149,8 @@ func estimate(all []series) Estimate {
 }
 
 // estimateWith returns the mean of the sessions' middle values. r is the known correlation of consecutive rounds. For
-// several sessions, estimateWith takes the wider of two intervals: Student's interval of the middle values, and the
-// interval that follows from the intervals of the sessions.
+// several sessions, estimateWith takes the wider of two intervals: Student's interval of the middle values, and an
+// interval computed from the sessions' own intervals.
 func estimateWith(all []series, r float64) Estimate {
 	if len(all) == 0 {
 		return Estimate{Interval: record.Interval{Mid: math.NaN(), Low: math.NaN(), High: math.NaN()}}
@@ -200,8 +200,7 @@ const (
 	// fewRounds is the least number of values whose range contains the true median with a probability of 95 %.
 	fewRounds = 6
 
-	// leastSpread is the least assumed standard deviation of a ratio's logarithm. In recorded rounds it was at least
-	// 0.003.
+	// leastSpread is the least assumed standard deviation of a ratio's logarithm.
 	leastSpread = 0.002
 )
 
@@ -220,8 +219,8 @@ func middle(xs []float64) Estimate {
 }
 
 // median returns the median of sorted values, with an interval for independent values (Hettmansperger and Sheather
-// 1986). With less than fewRounds values, the interval is Student's, with a standard deviation of at least `spread`.
-// With less than two, its ends are NaN.
+// 1986). For fewer than fewRounds values, it uses Student's interval and a standard deviation of at least `spread`. For
+// fewer than two values, the interval's ends are NaN.
 func median(sorted []float64, spread float64) Estimate {
 	n := len(sorted)
 	out := Estimate{Interval: record.Interval{Mid: sortedQuantile(sorted, 0.5), Low: math.NaN(), High: math.NaN()}}
@@ -239,8 +238,8 @@ func median(sorted []float64, spread float64) Estimate {
 	return out
 }
 
-// medianRank returns where the 95 % interval of the median of n sorted values begins: between the values d and d+1.
-// `share`, from 0 to 1, says how far this beginning lies from value d towards value d+1.
+// medianRank returns where the 95 % interval of a median begins. Of n sorted values, it begins between value d and
+// value d+1. `share` is 0 at value d and 1 at value d+1.
 func medianRank(n int) (d int, share float64) {
 	heads := distuv.Binomial{N: float64(n), P: 0.5}
 	covers := func(d int) float64 { return 1 - 2*heads.CDF(float64(d)) }

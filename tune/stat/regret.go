@@ -25,7 +25,7 @@ func (e Effects) Loss(key string) record.Loss {
 	return record.Loss(math.Expm1(own - least))
 }
 
-// Worst returns the largest loss of a config over routings, or NaN.
+// Worst returns the largest loss of a config over routings, or NaN if a routing lacks the config.
 func Worst(under []Effects, key string) record.Loss {
 	var worst record.Loss
 	for _, e := range under {
@@ -34,8 +34,9 @@ func Worst(under []Effects, key string) record.Loss {
 	return worst
 }
 
-// Minimax returns the index of a config, and the config's worst loss over routings. It takes the first config whose
-// worst loss exceeds the smallest worst loss by at most the band. Without a config, it returns -1 and NaN.
+// Minimax finds a config whose worst loss over routings is smallest. It returns the config's index and worst loss. Of
+// configs that are equal within the band, it takes the first. If no config was measured under every routing, Minimax
+// returns -1 and NaN.
 func Minimax(under []Effects, keys []string, band float64) (index int, worst float64) {
 	losses := make([]float64, len(keys))
 	least := math.Inf(1)
@@ -68,7 +69,7 @@ type TunedRouting struct {
 	Effects Effects
 }
 
-// NewRegret returns the regret matrix: a row for each routing's config, and a last row for `minimax`.
+// NewRegret returns how much each routing's config loses under all routings. The last row is for `minimax`.
 func NewRegret(p ep.Problem, tuned []TunedRouting, minimax ep.Config) record.Regret {
 	r := record.Regret{Problem: p}
 	var under []Effects

@@ -2,14 +2,15 @@ package stat
 
 // An Obs is one reading: the logarithm of the time of Item in Round.
 type Obs struct {
-	Item, Round int // from 0 without gaps
+	Item, Round int // numbered from 0 without gaps
 	Log         float64
 }
 
 const polishSteps = 6
 
 // Polish fits Log = item + round by median polish (Tukey 1977). Items without readings are NaN. `anchor` is an item
-// that has a reading in every round. Without it the fit goes wrong if rounds drift and have few items in common.
+// that has a reading in every round. The fit begins with the readings of the anchor. Otherwise it would go wrong if
+// rounds drift and have few items in common.
 func Polish(obs []Obs, anchor int) (item, round []float64) {
 	byItem, byRound := groups(obs, func(o Obs) int { return o.Item }), groups(obs, func(o Obs) int { return o.Round })
 	item, round = make([]float64, len(byItem)), make([]float64, len(byRound))

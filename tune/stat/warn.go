@@ -34,7 +34,7 @@ const (
 	clockDrop    = 0.05 // of the highest reading
 )
 
-// Warnings returns warnings about outliers and drift of the seconds xs, in time order.
+// Warnings returns warnings about outliers and drift of xs: seconds in time order.
 func Warnings(xs []float64) []string {
 	var out []string
 	if n := Outliers(xs); len(xs) >= 9 && float64(n) > outlierShare*float64(len(xs)) {

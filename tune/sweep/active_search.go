@@ -27,7 +27,6 @@ type activeSearch struct {
 	searchResults
 }
 
-// searchResults holds the results of a search.
 type searchResults struct {
 	aa         record.AA
 	sibling    *activeSearch // see searchedSibling
@@ -36,16 +35,17 @@ type searchResults struct {
 	result     record.Search
 	winner     search.Finalist
 
-	// Both maps have config keys. overSessions is nil until a session after the search has run.
+	// These maps have config keys. overSessions holds the results of sessions after the search, and is nil before.
 	measured, overSessions map[string]versusDefault
 
 	furtherSessions [][]search.Finalist
 	crossings       [][]search.Finalist // rounds with the winners of all routings
 
-	// minimax has the smallest worst loss over routings. compromise is the result of sweeper.compromise, or zero.
+	// minimax is the config with the smallest worst loss over routings. compromise is the result of sweeper.compromise,
+	// or zero.
 	minimax, compromise ep.Config
 
-	sessionsAhead   bool // further sessions will decide again
+	sessionsAhead   bool // further sessions follow, and then the decision is made again
 	isRefinement    bool // measures only the winners of neighbouring token counts
 	crossingMissing bool // interrupted before the crossing
 
@@ -131,7 +131,7 @@ func (s *sweeper) runSearch(ctx context.Context, c *activeSearch) error {
 		s.fail(c, defaultFailure(c.runner.Failures(), c.dflt))
 		return nil
 	case errors.Is(err, measure.ErrOpen) && !s.unopened && len(s.searches) > 1:
-		s.unopened = true // after a second failure, the machine is lost
+		s.unopened = true // if the next search cannot begin either, the machine is lost
 		s.fail(c, err.Error())
 		return nil
 	case err != nil:
@@ -151,8 +151,8 @@ func (s *sweeper) runSearch(ctx context.Context, c *activeSearch) error {
 	return err
 }
 
-// explore runs the strategy. It measures only the required candidates if launch parameters cannot matter, or if a
-// sibling searched the same combine.
+// explore runs the strategy. It measures only the required candidates if launch parameters cannot matter, or if an
+// earlier search had the same combine.
 func (s *sweeper) explore(ctx context.Context, c *activeSearch) error {
 	if c.sibling = s.searchedSibling(c); c.sibling != nil {
 		c.result.SiblingDType = c.sibling.problem.Dispatch
@@ -163,8 +163,8 @@ func (s *sweeper) explore(ctx context.Context, c *activeSearch) error {
 	return c.state.Measure(ctx, record.StageRequired, c.state.Required, search.ScreenRounds)
 }
 
-// searchedSibling returns an earlier search of the same combine with another dispatch dtype, or nil. A combine sends
-// BF16 whatever the dispatch dtype.
+// searchedSibling returns an earlier search of the same combine with another dispatch dtype, or nil. Combines always
+// send BF16, so both searches have the same combine.
 func (s *sweeper) searchedSibling(c *activeSearch) *activeSearch {
 	if c.problem.Op != ep.Combine {
 		return nil
@@ -235,8 +235,8 @@ func (s *sweeper) retried(c *activeSearch) []int {
 	return out
 }
 
-// recheck compares the finalists with the oracle in the process that timed them. It drops wrong finalists. If the
-// default is wrong, it returns search.ErrDefault.
+// recheck compares the finalists' outputs with the oracle, in the process that timed the finalists. It drops finalists
+// with wrong outputs. If the default is wrong, it returns search.ErrDefault.
 func (c *activeSearch) recheck(ctx context.Context) error {
 	var points []int
 	for _, f := range c.finals {

@@ -21,13 +21,13 @@ import (
 // A Job is a measurement without a search.
 type Job struct {
 	Rounds   int // of each session
-	Sessions int // 0 means one, without an interval over sessions
+	Sessions int // 0 means one session
 	Log      measure.Log
 	Run      *record.Run // receives the results
-	Over     Picker      // chooses what to compare with; nil for the default
+	Over     Picker      // chooses the config to compare with; nil for the default
 }
 
-// A Picker chooses a config and says where it comes from. A zero config stands for the default.
+// A Picker chooses a config and says where the config comes from. A zero config stands for the default.
 type Picker func(ep.Problem, ep.Class) (c ep.Config, reason string, err error)
 
 // Bench measures one config of each problem against the default, without a search. It adds results to the job's run as
@@ -102,8 +102,8 @@ func (l *harness) bench(ctx context.Context, s *routedProblem, cfg, over ep.Conf
 	return l.decideComparison(ctx, c, record.StageBench, rounds, sessions, record.Band{Policy: l.policy.Band})
 }
 
-// decideComparison measures the second config of a comparison against the first, compares both with the oracle again,
-// and decides.
+// decideComparison measures the second config of a comparison against the first, and checks the outputs of both again.
+// Then it decides.
 func (l *harness) decideComparison(ctx context.Context, c *comparison, stage record.Stage, rounds, sessions int, band record.Band) (record.Search, error) {
 	result, m := c.newResult(), c.undecided(band)
 	cfg, dflt, err := c.measure(ctx, stage, rounds, sessions)
@@ -127,7 +127,8 @@ func (l *harness) decideComparison(ctx context.Context, c *comparison, stage rec
 
 const oneSession = "the interval comes from one session; times differ by some per cent from session to session: measure with --sessions 3"
 
-// measure measures the second config, cfg, and the first. If the second failed, cfg.Rounds is 0.
+// measure measures both configs of a comparison. cfg holds the times of the second config, and dflt those of the first.
+// If the second failed, cfg.Rounds is 0.
 func (c *comparison) measure(ctx context.Context, stage record.Stage, rounds, sessions int) (cfg, dflt search.Finalist, err error) {
 	if sessions == 0 {
 		return c.state.MeasureAgainstDefault(ctx, stage, c.points[1], search.StopRule{MinRounds: rounds, MaxRounds: rounds})
@@ -187,8 +188,8 @@ func failureOfDefault(failed map[int]*kernels.Failure, dflt int) *kernels.Failur
 	return cmp.Or(failed[dflt], failed[search.Twin])
 }
 
-// AB times two configs of each problem under every routing. The first config runs twice in each round, and has the role
-// of the default in the log.
+// AB times two configs of each problem under every routing. The first config runs twice in each round. In the log, it
+// has the role of the default.
 func AB(ctx context.Context, b kernels.Backend, opts *Options, job Job, configs map[ep.Problem][]ep.Config) error {
 	l := newHarness(b, newPlanner(b, opts), job.Log)
 	return eachRoutedProblem(opts, job.Run, func(s *routedProblem) (err error) {
@@ -218,17 +219,17 @@ func (m *RowVerifier) Claimed(r *table.Row) record.Interval {
 	return record.Interval{Mid: r.Evidence.Gain, Low: low, High: high}
 }
 
-// NewRowVerifier makes a RowVerifier for a table with this header. The default keeps the header's bound on SMs, and the
-// header's values of hooks, the parameters that only the caller sets.
+// NewRowVerifier makes a RowVerifier for a table with this header. The default obeys the header's bound on SMs. It has
+// the header's values of hooks. Hooks are parameters that only the caller sets.
 func NewRowVerifier(b kernels.Backend, policy measure.Policy, head table.Header, seed uint64) *RowVerifier {
 	l := newHarness(b, newPlanner(b, &Options{MaxSMs: head.MaxSMs, Params: kernels.ParseHooks(head.Hooks), Seed: seed}), nil)
 	l.policy = policy
 	return &RowVerifier{l, head, seed}
 }
 
-// Verify measures a config of a problem under a routing spec. It measures in at least the policy's number of sessions,
-// and in at most maxVerifySessions. A config that does not run gives a decision with the cause record.Failed. An error
-// means that the machine is lost.
+// Verify measures a config of a problem under a routing spec. The number of sessions is at least the policy's, and at
+// most maxVerifySessions. A config that does not run gives a decision with the cause record.Failed. An error means that
+// the machine is lost.
 func (m *RowVerifier) Verify(ctx context.Context, p ep.Problem, routing string, cfg ep.Config, sessions int) (result record.Search, err error) {
 	c, err := m.newComparison(p, routing, cfg)
 	if err != nil {

@@ -6,7 +6,8 @@ import (
 	"github.com/epbench/epbench/tune/sweep/measure"
 )
 
-// besidePair sums up the rounds of config and default beside a matrix product. Without a product it returns nil.
+// besidePair summarizes the rounds in which `config` and `dflt` ran beside a matrix product. Without a product, it
+// returns nil.
 func besidePair(r *measure.Runner, config, dflt int) *record.BesidePair {
 	c, d := r.Beside(config), r.Beside(dflt)
 	if c == nil || d == nil {

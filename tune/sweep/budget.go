@@ -9,7 +9,7 @@ import (
 
 const laterShare = 0.1
 
-// allot returns the budget of the next search and records it, so that a resumed sweep decides the same.
+// allot returns the budget of the next search and records it, so that a resumed sweep uses the same budget.
 func (s *sweeper) allot() (search.Budget, error) {
 	b := search.Budget{Evaluations: s.opts.Evaluations}
 	if s.opts.Time == 0 {

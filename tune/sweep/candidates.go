@@ -16,8 +16,8 @@ type candidates struct {
 	dflt      int
 	required  []int
 	roles     map[int]record.Role
-	starts    []record.Start // with their origins
-	incumbent int            // point of the table in use, or -1
+	starts    []record.Start // required configs, and where each comes from
+	incumbent int            // point of the config in the old table, or -1
 	neighbour int            // point that won a neighbouring search, or -1
 }
 
@@ -142,11 +142,11 @@ func (pl *planner) spaceFileConfigs(p ep.Problem) (out []ep.Config) {
 }
 
 // fewSMs lists small numbers of SMs. If a search minimizes the cost beside a matrix product, it also measures each
-// kernel's default within these numbers.
+// kernel's default for at most so many SMs.
 var fewSMs = []int{16, 32}
 
-// startsOf returns a kernel's default, and the configs with which the kernel wants searches to begin. At reduced
-// precision it adds copies with other values of precision parameters.
+// startsOf returns a kernel's default, and the configs that the kernel declares as starts of a search. At reduced
+// precision, startsOf adds copies that differ in one precision parameter.
 func (pl *planner) startsOf(k kernels.Kernel, p ep.Problem) []ep.Config {
 	designs := []ep.Config{k.DefaultWithin(pl.machine, p, pl.opts.MaxSMs)}
 	for _, sms := range fewSMs {
@@ -176,8 +176,8 @@ func (pl *planner) startsOf(k kernels.Kernel, p ep.Problem) []ep.Config {
 	return out
 }
 
-// makeSpace makes the space of a search. For pairs it joins the best dispatch and combine configs, and returns the best
-// pairs.
+// makeSpace makes the space of a search. For pairs, the space holds combinations of the best dispatch and combine
+// configs, and `first` holds the best pairs.
 func (s *sweeper) makeSpace(c *activeSearch) (first []ep.Config, err error) {
 	if c.problem.Op != ep.Pair {
 		c.space, _, err = s.harness.planner.enumerate(c.problem)
@@ -188,8 +188,7 @@ func (s *sweeper) makeSpace(c *activeSearch) (first []ep.Config, err error) {
 	return first, err
 }
 
-// pairHalves is the number of dispatch configs that makeSpace takes of each design (a choice of algorithm). It takes as
-// many combine configs.
+// makeSpace takes pairHalves dispatch configs of each design (choice of algorithm), and as many combine configs.
 const pairHalves = 5
 
 // fastest returns the fastest n configs of each design, and then the default.
@@ -219,8 +218,8 @@ func (c *activeSearch) fastest(n int) []ep.Config {
 	return append(out, c.result.Decision.Default)
 }
 
-// require adds a required config, and returns the config's point. If the search does not admit the config, it returns
-// -1.
+// require adds a required config, and returns the config's point. If the search does not allow the config, require
+// returns -1.
 func (s *sweeper) require(c *activeSearch, cfg ep.Config, from record.Origin) int {
 	if !s.harness.planner.admits(c.problem, cfg) {
 		return -1
@@ -237,8 +236,8 @@ func (s *sweeper) require(c *activeSearch, cfg ep.Config, from record.Origin) in
 
 var startRoles = map[record.Origin]record.Role{record.FromModel: record.Analytic, record.FromIncumbent: record.Incumbent}
 
-// neighbours returns the winners of earlier searches that differ only in routing, dtype or precision. Last comes the
-// winner at the next smaller token count.
+// neighbours returns the winners of earlier searches that differ from c only in routing, dtype or precision. The last
+// one is the winner at the next smaller token count.
 func (s *sweeper) neighbours(c *activeSearch) []ep.Config {
 	var here []ep.Config
 	var smaller *activeSearch
@@ -268,8 +267,8 @@ func (c *activeSearch) hintForLater() ep.Config {
 	return c.result.Decision.Config
 }
 
-// incumbent returns the config that the table in use has for a search and a routing class. cfg is zero for a row that
-// keeps the default. ok is false if the table has no row.
+// incumbent returns the config that the old table has for a search and a routing class. If the table's row keeps the
+// default, cfg is zero. ok is false if the table has no row.
 func (s *sweeper) incumbent(c *activeSearch, class ep.Class) (cfg ep.Config, ok bool) {
 	t, p := s.opts.Incumbent, c.problem
 	if t == nil {

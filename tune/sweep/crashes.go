@@ -10,7 +10,7 @@ import (
 // mostCrashes bounds how many defaults may crash or hang, because each crash or hang restarts the worker.
 const mostCrashes = 3
 
-// A DefaultsCrash is the error of a sweep in which no default ran.
+// A DefaultsCrash is the error of a sweep in which every default crashed or hung.
 type DefaultsCrash struct {
 	Title, Words string // the last search, and its failure
 	Searches     int
@@ -52,7 +52,7 @@ func (n *crashCount) add(c *activeSearch) error {
 	return &DefaultsCrash{c.title(), n.words, n.all, n.configs}
 }
 
-// whySkip returns why to skip a search, or "" after fewer than mostCrashes similar crashes.
+// whySkip returns why to skip a search. After fewer than mostCrashes similar crashes, it returns "".
 func (n *crashCount) whySkip(c *activeSearch) string {
 	if n.similar[withoutTokens(c.problem)] < mostCrashes {
 		return ""

@@ -147,8 +147,8 @@ func (g group) effects() []stat.Effects {
 	return out
 }
 
-// compromise returns the searched config with the smallest worst loss. ok is false if a winner is as good: if the
-// winner's worst loss exceeds the smallest one by at most the band.
+// compromise returns the measured config with the smallest worst loss over the routings of g. ok is false if a winner's
+// worst loss is larger by at most the band.
 func (s *sweeper) compromise(g group, winners []ep.Config) (c ep.Config, ok bool) {
 	var searched []stat.Effects
 	for _, c := range g {
@@ -174,8 +174,8 @@ func (c *activeSearch) screenedEffects() stat.Effects {
 	return out
 }
 
-// fasterSomewhere returns the default, and the configs that beat it in some search. It drops the others, because a
-// choice between them and the default would follow noise.
+// fasterSomewhere returns the default, and the configs that beat it in some search. It drops the other configs, because
+// noise would decide between them and the default.
 func (g group) fasterSomewhere(configs []ep.Config) []ep.Config {
 	dflt := g[0].result.Decision.Default.Key()
 	return slices.DeleteFunc(slices.Clone(configs), func(cfg ep.Config) bool {
@@ -194,7 +194,7 @@ func (g group) hasVerdict(v record.Verdict, cfg ep.Config) bool {
 	})
 }
 
-// cross measures configs in the same rounds if one of them was never measured.
+// cross measures all `configs` in the same rounds, if at least one of them was never measured.
 func (s *sweeper) cross(ctx context.Context, c *activeSearch, configs []ep.Config) error {
 	var live, missing []int
 	for _, cfg := range configs {
@@ -231,8 +231,8 @@ func (s *sweeper) cross(ctx context.Context, c *activeSearch, configs []ep.Confi
 	return nil
 }
 
-// adoptFasterCrossed changes a decision if another search's winner was faster in the crossing, unless the host
-// limits the times.
+// adoptFasterCrossed changes a decision if the winner of another routing was faster. It does not if the host limits the
+// times.
 func (s *sweeper) adoptFasterCrossed(g group) {
 	for _, c := range g {
 		was := c.result.Decision
@@ -268,8 +268,8 @@ func (s *sweeper) updateRun(c *activeSearch) {
 	}
 }
 
-// fasterInCrossing returns the crossed config with the largest gain over a search's choice, and the default that was
-// measured with it.
+// fasterInCrossing returns the winner of another routing that has the largest gain over this search's choice. dflt is
+// the default in the same rounds.
 func (c *activeSearch) fasterInCrossing() (win, dflt search.Finalist, ok bool) {
 	own, _ := c.space.Index(c.result.Decision.Config)
 	most := 0.0

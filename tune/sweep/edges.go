@@ -21,7 +21,7 @@ type edge struct {
 
 const fewestValues = 3
 
-// edgeWarnings warns of range ends that won at least half of the searches.
+// edgeWarnings warns if a parameter's smallest or largest value is in at least half of a kernel's winners.
 func (s *sweeper) edgeWarnings() []string {
 	var found []*edge
 	won := map[string]int{} // by kernel

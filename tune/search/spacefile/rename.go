@@ -8,8 +8,8 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// Renamed returns the file with the present names of its kernels. `rename` converts a config that may leave out
-// parameters. `current` converts a config that lacks only new parameters.
+// Renamed returns the file with the present names of its kernels. Both functions convert a config of an earlier build.
+// `rename` also accepts a config without some of its parameters.
 func (f *File) Renamed(rename, current func(ep.Config) ep.Config) *File {
 	if f == nil {
 		return nil
@@ -71,7 +71,8 @@ func either(a, b map[string]Param) map[string]Param {
 	return out
 }
 
-// renamed returns the constraint for the present names.
+// renamed returns constraints that mean the same for the present kernels. If a kernel is now a parameter value of
+// another kernel, its constraint applies only to configs with this value.
 func (c Constraint) renamed(rename func(ep.Config) ep.Config) (out []Constraint) {
 	own := c
 	own.Kernels = nil
@@ -106,7 +107,7 @@ func literal(v ep.Value) string {
 	return fmt.Sprintf("%q", string(v))
 }
 
-// With returns the file with values for one more parameter. f may be nil.
+// With returns a copy of the file with these values for a kernel's parameter. f may be nil.
 func (f *File) With(kernel, name string, values Values) *File {
 	out := File{Version: 1}
 	if f != nil {

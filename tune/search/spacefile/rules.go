@@ -50,7 +50,8 @@ func FactsOf(m ep.Machine, p ep.Problem) Facts {
 	}
 }
 
-// Rules compiles the constraints of a kernel into one rule. A parameter is an int or a string.
+// Rules compiles the constraints of a kernel into one rule. In expressions, a parameter is an int if all its values are
+// integers. Otherwise it is a string.
 func (f *File) Rules(kernel string, axes []search.Axis, facts Facts) ([]search.Rule, error) {
 	if f == nil {
 		return nil, nil
@@ -63,7 +64,7 @@ func (f *File) Rules(kernel string, axes []search.Axis, facts Facts) ([]search.R
 	constraints := slices.DeleteFunc(slices.Clone(f.Constraints), func(c Constraint) bool {
 		return len(c.Kernels) > 0 && !slices.Contains(c.Kernels, kernel)
 	})
-	if len(constraints) == 0 { // derived values may name other kernels' parameters
+	if len(constraints) == 0 { // do not compile derived values: they may name another kernel's parameters
 		return nil, nil
 	}
 	if err := e.derive(f.Derived); err != nil {
@@ -140,7 +141,8 @@ func (e *scope) constrain(c Constraint) error {
 	return nil
 }
 
-// broken implements search.Rule. A failed evaluation, such as a division by zero, breaks the constraint.
+// broken implements search.Rule. It returns the name of the first constraint that is false, or of the first expression
+// that cannot be evaluated.
 func (e *scope) broken(cfg ep.Config) string {
 	for _, a := range e.axes {
 		e.env[a.name] = a.values[cfg.Values[a.name]]

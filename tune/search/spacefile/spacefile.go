@@ -19,7 +19,7 @@ import (
 
 const maxSize = 1 << 20
 
-// File is a parsed space file. A nil File changes nothing.
+// File is a parsed space file. A nil File leaves the kernels' declared search spaces unchanged.
 type File struct {
 	Version     int                         `yaml:"version"`
 	Kernels     map[string]map[string]Param `yaml:"kernels"` // by kernel and parameter
@@ -30,7 +30,8 @@ type File struct {
 	required []ep.Config
 }
 
-// Param gives the values of one parameter. Other fields may repeat the kernel's declaration.
+// Param gives the values of one parameter. The other fields are optional. If given, they must equal the kernel's
+// declaration.
 type Param struct {
 	Values  Values `yaml:"values"`
 	Unit    string `yaml:"unit"`
@@ -46,12 +47,13 @@ type Derived struct {
 
 // Constraint keeps the points for which an expression is true.
 type Constraint struct {
-	Name    string   `yaml:"name"`    // in counts of rejected points
+	Name    string   `yaml:"name"`    // shown with the number of rejected points
 	Keep    string   `yaml:"keep"`    // expression over parameters, machine and problem
 	Kernels []string `yaml:"kernels"` // empty for all kernels
 }
 
-// Values holds the values of a parameter: in YAML a list, or a range like 8:132:4 or 1:64:x2.
+// Values holds the values of a parameter: in YAML a list, or a range. 8:132:4 has steps of 4, and 1:64:x2 doubles the
+// value.
 type Values []ep.Value
 
 // UnmarshalYAML implements yaml.Unmarshaler.

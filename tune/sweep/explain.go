@@ -10,7 +10,7 @@ import (
 	"github.com/epbench/epbench/tune/stat"
 )
 
-// An Explanation says which resources of a config slow down the matrix product.
+// An Explanation says how much each resource that a config uses slows down a matrix product beside it.
 type Explanation struct {
 	Problem ep.Problem
 	Routing string
@@ -21,11 +21,11 @@ type Explanation struct {
 // An Effect is the slow-down of the matrix product under one artificial load.
 type Effect struct {
 	Beside   string          // the load, in words
-	Alone    float64         // median seconds
-	Slowdown record.Interval // time under load, divided by time alone
+	Alone    float64         // median seconds of the product without a load
+	Slowdown record.Interval // time with the load, divided by the time without it
 }
 
-// Explain measures which resources of a config slow down the matrix product.
+// Explain makes an Explanation for each problem and routing.
 func Explain(ctx context.Context, b kernels.Backend, opts *Options, rounds int, pick Picker) (out []Explanation, err error) {
 	l := newHarness(b, newPlanner(b, opts), nil)
 	err = eachRoutedProblem(opts, &record.Run{}, func(s *routedProblem) error {

@@ -8,7 +8,7 @@ import (
 	"github.com/epbench/epbench/tune/search/spacefile"
 )
 
-// renamed returns options in which present kernel names and values replace former ones.
+// renamed returns options in which present kernel names and values replace those of earlier builds.
 func (o *Options) renamed(all []kernels.Kernel) *Options {
 	out := *o
 	out.Space = o.Space.Renamed(
@@ -31,8 +31,8 @@ func (o *Options) renamed(all []kernels.Kernel) *Options {
 	return &out
 }
 
-// namedValues returns the values of the parameter q that the kernels in `names` allow, or nil. `names` may have former
-// kernels that are now values of k's parameters.
+// namedValues returns the values of the parameter q that the kernels in `names` allow, or nil. A kernel of an earlier
+// build can now be a value of one of k's parameters.
 func namedValues(k kernels.Kernel, q kernels.Param, names []string) (out spacefile.Values) {
 	every := false
 	for _, name := range names {

@@ -105,8 +105,8 @@ func (l *harness) legal(p ep.Problem, c ep.Config) error {
 	return nil
 }
 
-// measureAA measures the default against itself, in at most Policy.AAShare of `limit`. If `limit` is 0, the
-// time is not limited.
+// measureAA measures the default against itself. It takes at most Policy.AAShare of the time `limit`. If `limit` is 0,
+// it takes as long as it needs.
 func (l *harness) measureAA(ctx context.Context, r *measure.Runner, limit time.Duration) (record.AA, error) {
 	share := time.Duration(l.policy.AAShare * float64(limit))
 	aa, err := l.policy.MeasureAA(ctx, r, r.Default, share)

@@ -40,7 +40,7 @@ type Interleaving struct {
 
 // Interleave measures the sides of each interleaving in alternating turns, so that drift of the machine affects all
 // sides alike. A side that fails is recorded, and the other sides go on. Interleave calls `done` after each
-// interleaving. The only error is that of ctx.
+// interleaving. Interleave returns an error only if ctx is cancelled.
 func Interleave(ctx context.Context, all []Interleaving, done func(Interleaving)) error {
 	for _, il := range all {
 		if err := il.run(ctx); err != nil {
@@ -83,7 +83,7 @@ func (il Interleaving) run(ctx context.Context) error {
 	return ctx.Err()
 }
 
-// eachAtOnce calls f for all sides in parallel. Sides share no backend and no run.
+// eachAtOnce calls f for all sides in parallel. This is safe because sides share no backend and no run.
 func eachAtOnce(sides []*activeSide, f func(*activeSide)) {
 	var all sync.WaitGroup
 	for _, a := range sides {
@@ -130,8 +130,8 @@ func (a *activeSide) prepare(ctx context.Context) {
 	}
 }
 
-// runRound runs each config once. Before, it makes a call that it does not record: during this call, the GPU switches
-// from another process to this one.
+// runRound runs each config once. First it makes a call that it does not record, because the GPU switches from another
+// process to this one during this call.
 func (a *activeSide) runRound(ctx context.Context) {
 	if a.lost != nil || ctx.Err() != nil {
 		return

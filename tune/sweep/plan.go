@@ -37,7 +37,7 @@ type Options struct {
 	Params    map[string][]ep.Value // values by parameter, replacing the kernels' own
 	Kernels   []string              // nil means all
 	MaxSMs    int                   // 0 means no bound
-	Band      float64               // only widens the policy's band
+	Band      float64               // replaces the policy's band if it is wider
 	Precision ep.Precision          // Reduced also allows partial sums in BF16
 	Space     *spacefile.File       // may be nil
 	Incumbent *table.Table          // may be nil
@@ -74,7 +74,7 @@ type Event struct {
 type Plan struct {
 	Searches    []PlannedSearch
 	Fingerprint string // of spaces and kernels
-	Samples     int    // without A/A tests and crossings
+	Samples     int    // without those of A/A tests and crossAll
 	AtLeast     time.Duration
 	Policy      measure.Policy
 	Probed      *Probe // set by Probe

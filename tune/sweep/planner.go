@@ -25,7 +25,7 @@ func newPlanner(b kernels.Backend, opts *Options) *planner {
 	return &planner{machine: b.Machine(), allKernels: all, kernels: kernels.WithHooks(all, opts.Params), opts: opts, spaces: map[ep.Problem]enumeratedSpace{}}
 }
 
-// searchedKernels returns the kernels of a problem's op that --kernel names, or else all.
+// searchedKernels returns the kernels of a problem's op. If --kernel names some of them, it returns only these.
 func (pl *planner) searchedKernels(p ep.Problem) []kernels.Kernel {
 	all := kernels.For(pl.kernels, p)
 	wanted := slices.DeleteFunc(slices.Clone(all), func(k kernels.Kernel) bool { return !slices.Contains(pl.opts.Kernels, k.Name) })
@@ -138,7 +138,8 @@ func (pl *planner) legal(k kernels.Kernel, p ep.Problem) search.Rule {
 	}
 }
 
-// errorField returns the leading words of an error message that end in a colon.
+// errorField returns the field that an error message names at its beginning. For "sms: align: too large" this is
+// "sms.align".
 func errorField(msg string) string {
 	var out []string
 	for part := range strings.SplitSeq(msg, ": ") {

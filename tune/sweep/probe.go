@@ -20,8 +20,8 @@ type Probe struct {
 // probedCost holds the seconds of measuring one problem.
 type probedCost struct {
 	open   float64 // opening a session
-	cold   float64 // compiling a config and comparing it with the oracle
-	warm   float64 // comparing a config again
+	cold   float64 // compiling a config and checking its outputs
+	warm   float64 // checking a config's outputs again
 	sample float64 // one sample of a config
 }
 
@@ -92,8 +92,8 @@ func between(costs [2]probedCost, ends [2]PlannedSearch, tokens int) probedCost 
 // probeConfigs is how often the default runs in a round.
 const probeConfigs = 2
 
-// A probe runs leastProbeRounds rounds. If they take at most probeSeconds, it uses the time of mostProbeRounds further
-// rounds instead.
+// A probe runs leastProbeRounds rounds. If they take at most probeSeconds, the probe runs mostProbeRounds more rounds,
+// and uses only the time of these.
 const (
 	leastProbeRounds = 2
 	mostProbeRounds  = 5
@@ -177,7 +177,7 @@ func (p *Plan) further(c probedCost) float64 {
 	return float64(p.Policy.Sessions) * c.session(sessionConfigs, p.sessionRounds())
 }
 
-// shortest returns the seconds of the shortest search, without further sessions.
+// shortest returns the seconds of a search that measures only leastConfigs configs, without further sessions.
 func (p *Plan) shortest(c probedCost) float64 {
 	samples := 2*p.Policy.AARounds + leastConfigs*(search.ScreenRounds+p.Policy.MinRounds+p.Policy.ConfirmRounds)
 	return c.open + leastConfigs*c.cold + c.warm + float64(samples)*c.sample
@@ -185,7 +185,7 @@ func (p *Plan) shortest(c probedCost) float64 {
 
 const leastConfigs = 2
 
-// Least returns the shortest time of a plan.
+// Least returns the least time that a plan can take.
 func (p *Plan) Least() time.Duration {
 	seconds := 0.0
 	for i := range p.Searches {

@@ -205,7 +205,8 @@ func atTokens(p ep.Problem, tokens int) ep.Problem {
 
 func (g group) defaultConfig() ep.Config { return g[0].result.Decision.Default }
 
-// configAt returns the config of a choice at the token count of `there`. The default differs between token counts.
+// configAt returns the config of a choice. If the choice is the default, this is the default at the token count of
+// `there`.
 func (p rowChoice) configAt(there group) ep.Config {
 	if p.dflt {
 		return there.defaultConfig()

@@ -11,7 +11,7 @@ import (
 	"github.com/epbench/epbench/tune/record"
 )
 
-// Continues returns an error if a run had another machine, kernels, space or policy.
+// Continues returns an error if a run's machine, kernels, search space or policy differ from the plan's.
 func Continues(run *record.Run, b kernels.Backend, p *Plan) error {
 	m := b.Machine()
 	was, is := run.ABI.Short(), ABI(b).Short()
@@ -49,8 +49,8 @@ func sameTraces(run *record.Run, p *Plan) error {
 	return nil
 }
 
-// Retry records which failed configs are measured again. A spec is a config in full, its id, or its difference from a
-// default.
+// Retry records which failed configs the run must measure again. A spec is a config in full, its id, or its difference
+// from a default.
 func Retry(run *record.Run, results []record.Result, specs []string) error {
 	failed := spellings(results)
 	keys := slices.Sorted(maps.Keys(failed))

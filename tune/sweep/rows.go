@@ -45,7 +45,7 @@ type rowChoice struct {
 type tokenRange struct {
 	picks  []rowChoice
 	lo, hi int
-	joined bool // no gap before this range
+	joined bool // the range before it ends at the next smaller searched token count
 }
 
 func (r tokenRange) last() rowChoice { return r.picks[len(r.picks)-1] }
@@ -58,7 +58,7 @@ func (p rowChoice) sameRow(q rowChoice) bool {
 func (m *rowMaker) rows() []table.Row {
 	var out []table.Row
 	for _, byTokens := range m.groups {
-		if byTokens[0][0].problem.Op == ep.Layer { // table keys have no intermediate size
+		if byTokens[0][0].problem.Op == ep.Layer { // no rows: table keys lack a layer's intermediate size
 			continue
 		}
 		for _, class := range ep.Classes() {
@@ -151,7 +151,7 @@ func (g group) measuredByAll() []ep.Config {
 //   - One search: the config of its decision.
 //   - Several searches of one class: the config with the least worst loss, among those that no search found slower
 //     than the default.
-//   - All routings: the minimax config.
+//   - All routings: the minimax config, which has the least worst loss over routings.
 //   - All routings after an interrupt: the config with the least worst loss, among those that all searches measured.
 //     If this is the default, ok is false, because unmeasured configs may be faster.
 func (m *rowMaker) chooseConfig(g group, class ep.Class, before ep.Config) (c ep.Config, ok bool) {

@@ -14,8 +14,7 @@ import (
 )
 
 // measureFurtherSessions measures the configs of rows in further sessions, and decides again. Each session lays out
-// memory anew, which changes times by several per cent on GPUs. Searches take turns, so that the sessions of a search
-// lie far apart.
+// memory anew, and this changes times on GPUs. Searches take turns, so that the sessions of a search lie far apart.
 func (s *sweeper) measureFurtherSessions(ctx context.Context) error {
 	for range s.harness.policy.Sessions {
 		for _, c := range s.searches {
@@ -42,7 +41,7 @@ func (s *sweeper) measureFurtherSessions(ctx context.Context) error {
 	return nil
 }
 
-// measureSession measures the default, its twin and `configs` in one more session.
+// measureSession measures the default, its twin (the default again) and `configs` in one more session.
 func (s *sweeper) measureSession(ctx context.Context, c *activeSearch, configs []ep.Config) error {
 	if ctx.Err() != nil {
 		return nil

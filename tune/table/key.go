@@ -96,7 +96,7 @@ func (k Key) Words() []string {
 		string(k.Routing), k.Precision.String(), k.Objective.String(), k.Layout.String()}
 }
 
-// String spells the key as field=value words. It omits the usual precision, objective and layout.
+// String spells the key as field=value words. It omits precision, objective and layout if they have their usual values.
 func (k Key) String() string {
 	words := k.Words()
 	for i, f := range Fields() {

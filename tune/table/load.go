@@ -85,7 +85,7 @@ func schemaOf(data []byte) int {
 const SystemDir = "/etc/epbench/tables"
 
 // Locations says where Open looks for tables. Tables of a later field have precedence over tables of an earlier field.
-// Zero fields are skipped.
+// Open skips empty fields.
 type Locations struct {
 	Embedded    fs.FS  // *.json at its root
 	System      string // directory of *.json

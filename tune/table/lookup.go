@@ -13,7 +13,7 @@ type Reason string
 
 const (
 	Exact     Reason = "exact"     // a row has the question's key and tokens
-	Fallback  Reason = "fallback"  // a row differs in fallback fields
+	Fallback  Reason = "fallback"  // a row answers that differs in fallback fields
 	Kept      Reason = "kept"      // no config is faster than the default config
 	Halves    Reason = "halves"    // separate rows answer for dispatch and combine
 	Uncovered Reason = "uncovered" // no row covers the question
@@ -98,8 +98,8 @@ func routingApart(have, want int) (apart int, ok bool) {
 // rows apart decides:
 //
 //  1. A row of this machine is better.
-//  2. A row without a difference in a fallback field is better. Otherwise a row whose last such difference is
-//     earlier in the list of fallback fields is better.
+//  2. A row that differs in no fallback field is better. If both differ, take the last fallback field in which each
+//     row differs: the row whose last field comes earlier in the list is better.
 //  3. In the first fallback field in which the two rows are not equally far from the question, the nearer row is
 //     better.
 //  4. A row of reduced precision is better, if the question accepts it.

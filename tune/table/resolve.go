@@ -20,8 +20,8 @@ type Resolved struct {
 	notes   []string
 }
 
-// Resolve computes the answer for every token count up to p.MaxTokens and every routing class. It ignores p.Tokens,
-// so that ranks get equal results.
+// Resolve computes the answer for every token count up to p.MaxTokens and every routing class. It ignores p.Tokens, so
+// that ranks with different numbers of tokens get equal results.
 func (s *Set) Resolve(h Host, p ep.Problem) *Resolved {
 	p.Tokens = 0
 	usable, notes := s.For(h, p)
@@ -50,11 +50,11 @@ func (t *Table) Resolve(h Host, p ep.Problem) *Resolved {
 	return Overlay(Source{Name: "table", Table: t}).Resolve(h, p)
 }
 
-// lasts holds the result of lastLegal for each row, by the row's index in Set.rows. A row answers several classes, and
-// whether its config is legal does not depend on the class.
+// lasts holds the result of lastLegal for each row, by the row's index in Set.rows. One result serves all classes,
+// because the class does not change whether a config is legal.
 type lasts map[int32]int
 
-// paint fills the cells of one class with the answers of rows, best first.
+// paint fills the cells of one class with the answers of `rows`. The best row must come first.
 func (r *Resolved) paint(s *Set, k Key, p painter, rows []match, known lasts) {
 	p.reset()
 	query := k.Vector()
@@ -130,7 +130,7 @@ func (p painter) free(i int32) int32 {
 	return i
 }
 
-// open reports whether one of the cells lo to hi is free.
+// open reports whether at least one of the cells lo to hi is free.
 func (p painter) open(lo, hi int) bool {
 	end := min(hi, len(p.cells)-1)
 	return lo <= end && int(p.free(int32(lo))) <= end

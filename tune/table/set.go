@@ -90,13 +90,13 @@ type Host struct {
 	Machine ep.Machine
 	// ABI is the build of the kernels in this process. If it is "", all answers are unverified.
 	ABI ep.ABI
-	// OnlyThisBuild excludes rows that were measured with another build of the kernels. Otherwise such rows answer,
-	// with EarlierBuild set, if their kernels have the same revision.
+	// OnlyThisBuild excludes rows that were measured with another build of the kernels. Otherwise such rows may answer
+	// if their kernels have the same revision. Answer.EarlierBuild is then set.
 	OnlyThisBuild bool
 	// Current renames a config of an earlier build to this build's names. nil means that no name changed.
 	Current func(ep.Config) ep.Config
-	// OtherMachines admits tables of similar machines (ep.Machine.Similar). Their rows answer, with OtherMachine set,
-	// only if no row of this machine does.
+	// OtherMachines admits tables of similar machines (ep.Machine.Similar). Their rows answer only if no row of this
+	// machine answers. Answer.OtherMachine is then set.
 	OtherMachines bool
 	// Hooks lists the caller's parameters that change the result, spelled as in Header.Hooks. A table without hooks
 	// serves every caller.
@@ -138,7 +138,7 @@ func (h Host) Certifies(head Header, r Row) bool {
 	return h.ABI == "" || (head.ABI != "" || r.ABI != "") && h.ABI.Serves(head.Build(r))
 }
 
-// Accepts reports whether the kernels of a row allow it to answer on this host.
+// Accepts reports whether a row may answer on this host. This depends on the build of the row's kernels.
 func (h Host) Accepts(head Header, r Row) bool {
 	if h.OnlyThisBuild || h.ABI == "" || head.ABI == "" && r.ABI == "" {
 		return h.Certifies(head, r)
@@ -161,7 +161,8 @@ func (h Host) judge(head Header) func(*Row) (accepted, certified bool) {
 	}
 }
 
-// Builds counts the rows of other kernels than the host's. The host accepts `earlier` of them, and refuses `refused`.
+// Builds counts the rows that were measured with another kernel build than the host's. `earlier` counts those that the
+// host accepts, and `refused` those that it refuses.
 func (t *Table) Builds(h Host) (earlier, refused int) {
 	judge := h.judge(t.Header)
 	for i := range t.Rows {

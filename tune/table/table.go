@@ -119,7 +119,7 @@ type Evidence struct {
 	GainHigh float64   `json:"gain_high"` // upper end of this interval
 	Tried    int       `json:"tried"`     // configs measured
 	Ties     int       `json:"ties"`      // configs within the band of the fastest config
-	Regret   float64   `json:"regret"`    // largest loss under any routing, a ratio minus one
+	Regret   float64   `json:"regret"`    // the config's time divided by the best config's, minus one, under the worst routing
 	Routings []string  `json:"routings"`  // routings measured
 	Tokens   []int     `json:"tokens"`    // token counts measured, rising
 	Complete bool      `json:"complete"`  // every legal config was measured

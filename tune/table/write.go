@@ -29,7 +29,7 @@ func (t *Table) Seal() error {
 	return err
 }
 
-// WriteTo seals the table and writes its canonical JSON, one line for each row. If Load would refuse the table, it
+// WriteTo seals the table and writes its canonical JSON, one line for each row. If Load would refuse the table, WriteTo
 // writes nothing.
 func (t *Table) WriteTo(w io.Writer) (int64, error) {
 	if err := t.Seal(); err != nil {

@@ -7,7 +7,8 @@ import (
 	"github.com/epbench/epbench/tune/search"
 )
 
-// besideSamples lengthens samples beside a matrix product, because a cost is a small difference of two noisy times.
+// Samples beside a matrix product are besideSamples times as long, because their results are small differences of noisy
+// times.
 const besideSamples = 8
 
 type stageTogether struct {
@@ -35,7 +36,7 @@ func addBeside(line *record.Result, got *ep.BesideRounds) error {
 	return nil
 }
 
-// shareBase gives all lines of a block the same times of the matrix product alone.
+// shareBase gives all lines of a block the same times of the matrix product without calls.
 func shareBase(lines []record.Result) {
 	var all []*ep.BesideRounds
 	for i := range lines {

@@ -151,14 +151,15 @@ func attributeFailure(err error, line *record.Result) error {
 	return nil
 }
 
-// chooseFold sets once how many calls make a sample of the policy's length.
+// chooseFold sets the number of calls in a sample, so that a sample is as long as the policy demands. It does this
+// once.
 func (r *Runner) chooseFold(ctx context.Context) error {
 	if r.fold > 0 || !r.ready[r.Default] && !r.ready[search.Twin] {
 		return nil
 	}
 	got, err := r.run(ctx, r.Config(r.Default), kernels.RunSpec{Rounds: 5, Fold: 1})
 	if err != nil {
-		return attributeFailure(err, &record.Result{}) // the rounds will fail too
+		return attributeFailure(err, &record.Result{}) // not recorded here: the rounds will fail too
 	}
 	trial, sample := record.Result{Seconds: got.Seconds}, r.Policy.MinSample
 	if got.Beside != nil {
@@ -232,8 +233,8 @@ func (r *Runner) runAll(ctx context.Context, left []*record.Result, keep func(*r
 	return nil
 }
 
-// runRound measures the first line, and the lines after it up to the first one with another session. It returns one
-// round for each measured line. If there is an error, the first line without a round caused it.
+// runRound measures the first line, and the lines directly after it that use the same session. It returns one round for
+// each measured line. If there is an error, the first line without a round caused it.
 func (r *Runner) runRound(ctx context.Context, lines []*record.Result) ([]kernels.Rounds, error) {
 	defer stopwatch(&r.Wall.Measuring)()
 	lines = r.sameSession(lines)
@@ -292,7 +293,7 @@ func round(x float64) float64 {
 	return y
 }
 
-// Prepare opens a session, compares points with the oracle and warms them up.
+// Prepare opens a session, checks the outputs of points, and warms the points up.
 func (r *Runner) Prepare(ctx context.Context, stage record.Stage, points []int) error {
 	lines, err := r.next(ctx, stage, points, func(block int) ([]record.Result, error) {
 		if err := r.open(ctx); err != nil {
@@ -310,7 +311,7 @@ func (r *Runner) Prepare(ctx context.Context, stage record.Stage, points []int) 
 	return err
 }
 
-// Recheck compares points with the oracle after the timing, and reports which are right.
+// Recheck checks the outputs of points again after the timing. It reports which points are correct.
 func (r *Runner) Recheck(ctx context.Context, stage record.Stage, points []int) (right map[int]bool, err error) {
 	lines, err := r.next(ctx, stage, points, func(block int) ([]record.Result, error) { return r.verifyBlock(ctx, stage, block, points) })
 	if err != nil {

@@ -49,7 +49,7 @@ func (r *Runner) checkCold(ctx context.Context, live []int, lines []record.Resul
 	return right, nil
 }
 
-// check compares candidates with the oracle. The host compares one candidate while the next one runs.
+// check compares the candidates' outputs with the oracle. The host compares one output while the next candidate runs.
 func (r *Runner) check(ctx context.Context, lines []*record.Result) error {
 	rests := make([]<-chan kernels.Comparison, len(lines))
 	for i, line := range lines {

@@ -40,7 +40,8 @@ func IndexBlocks(results []record.Result) (*RecordedBlocks, error) {
 	return k, nil
 }
 
-// recordedBlock returns a block of the log, or nil. It returns ErrDiverged if the block holds other candidates.
+// recordedBlock returns a block of the log, or nil. It returns ErrDiverged if the block holds candidates other than
+// `live`.
 func (r *Runner) recordedBlock(stage record.Stage, block int, live []int) ([]record.Result, float64, error) {
 	if r.Recorded == nil {
 		return nil, 0, nil

@@ -14,7 +14,7 @@ type Policy struct {
 	search.Protocol
 	MinSample float64 // seconds; calls repeat until a sample is this long
 	MaxFold   int     // most calls in a sample
-	AAShare   float64 // largest share of a search's time that the A/A test may take
+	AAShare   float64 // largest share of a search's time for the A/A test (the default against itself)
 	Sessions  int     // further sessions, after the search
 }
 

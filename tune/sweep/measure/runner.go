@@ -36,11 +36,12 @@ type Setup struct {
 	Progress func(record.Stage) // may be nil
 }
 
-// A Runner measures the points of one space on one workload. It takes recorded blocks from an earlier run's log.
+// A Runner measures the points of one space on one workload. Blocks that are in the log of an earlier run are not
+// measured again.
 type Runner struct {
 	Setup
 
-	// Generation separates the block numbers of a retry from earlier numbers.
+	// Generation counts retries. Blocks after a retry have other numbers than the blocks before it.
 	Generation int
 
 	session     kernels.Session
@@ -116,7 +117,7 @@ func (r *Runner) updatePace(points []int, lines []record.Result, wall float64) {
 	r.paced.Add(configs, samples, wall)
 }
 
-// Pace returns the mean time of a config and of a sample.
+// Pace returns the mean time that a new config takes, and the mean time of a sample.
 func (r *Runner) Pace() record.Pace { return r.paced.Pace() }
 
 const generationBlocks = 1000
@@ -221,10 +222,10 @@ func (r *Runner) Close() error {
 	return err
 }
 
-// hostFactor bounds the time of a host-bound kernel, as a multiple of an empty kernel's time.
+// A kernel is host-bound if it takes at most hostFactor times as long as an empty kernel.
 const hostFactor = 1.2
 
-// HostBound reports whether a kernel takes hardly longer than an empty one. `empty` holds an empty kernel's seconds
+// HostBound reports whether a kernel takes hardly longer than an empty kernel. `empty` holds an empty kernel's seconds
 // by clock.
 func HostBound(seconds float64, clock string, empty map[string]float64) bool {
 	reading, ok := empty[clock]
@@ -234,7 +235,7 @@ func HostBound(seconds float64, clock string, empty map[string]float64) bool {
 // A Lap holds the time from which the next block's wall time is counted. Several runners share a Lap.
 type Lap struct{ began time.Time }
 
-// Start lets the next block begin now.
+// Start makes the next block's wall time count from now.
 func (l *Lap) Start() {
 	if l != nil {
 		l.began = time.Now()

@@ -12,12 +12,12 @@ import (
 	"github.com/epbench/epbench/tune/search"
 )
 
-// placeTwin gives the twin (the default, measured again) its own session if the backend can hold two. The A/A test
-// then includes effects of memory addresses. Blocks without the twin close this session, because candidates may need
-// the memory.
+// placeTwin gives the twin its own session if the backend allows two sessions. The twin is the default, measured a
+// second time in the A/A test. With its own session, the test also shows effects of memory addresses. Blocks without
+// the twin close its session, because candidates may need the memory.
 func (r *Runner) placeTwin(ctx context.Context, live []int) {
 	if !slices.Contains(live, search.Twin) {
-		_ = r.closeTwin() // a lost session shows in the next request
+		_ = r.closeTwin() // if the worker is lost, the next request fails
 		return
 	}
 	if many, ok := r.Backend.(kernels.MultiSession); r.twin != nil || r.shared != "" || !ok || !many.MultiSession() {

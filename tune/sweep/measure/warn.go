@@ -8,7 +8,7 @@ import (
 	"github.com/epbench/epbench/tune/stat"
 )
 
-// A straggler is a rank whose time in a round is more than lateFactor times the median round of its block.
+// A straggler is a rank whose time in a round is more than lateFactor times the median time of the block's rounds.
 const lateFactor = 5
 
 func stragglerWarnings(r *record.Result) []string {

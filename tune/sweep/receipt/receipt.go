@@ -31,7 +31,7 @@ type Receipt struct {
 	Machine ep.Machine `json:"machine"`
 	ABI     ep.ABI     `json:"abi"`
 	Policy  string     `json:"policy"`
-	// Protocol is the revision of measuring.
+	// Protocol is the revision of the rules for measuring.
 	Protocol int     `json:"protocol,omitempty"`
 	Checks   []Check `json:"checks"`
 }
@@ -59,7 +59,7 @@ type Claim string
 
 const (
 	Holds     Claim = "holds"     // as fast as claimed
-	Shrunk    Claim = "shrunk"    // below the claim, but not slower
+	Shrunk    Claim = "shrunk"    // less gain than claimed, but not slower than the default
 	Undecided Claim = "undecided" // the measurement does not decide
 	Slower    Claim = "slower"
 	Failed    Claim = "failed" // does not run, or gives wrong answers
@@ -113,8 +113,8 @@ func Pick(t *table.Table, k int) []*table.Row {
 	return out
 }
 
-// Row checks one row by the protocol that tuned it. It measures a row for all routings under every routing, and any
-// other row under one routing. An error means that the machine is lost.
+// Row measures one row by the rules of a sweep. It measures a row for all routings under each of its recorded routings,
+// and any other row under one routing. An error means that the machine is lost.
 func Row(ctx context.Context, m *sweep.RowVerifier, r *table.Row) ([]Check, error) {
 	specs := r.Evidence.Routings
 	if r.Key.Routing != ep.AllRoutings && len(specs) > 1 {

@@ -63,10 +63,10 @@ type Change struct {
 	After  table.Evidence
 }
 
-// Widen returns the table with each row's interval widened to cover the gains of its checks. It leaves out rows that
-// were slower than the default, failed, or are no longer certain (table.Header.Certain). A receipt of another machine
-// is an error. A check of another kernel revision changes nothing. A receipt that the table already lists changes
-// nothing either.
+// Widen returns a copy of the table in which each row's interval also covers the gains that the row's checks measured.
+// It leaves out rows that were slower than the default, failed, or are no longer certain (table.Header.Certain). A
+// receipt of another machine is an error. A check of another kernel revision changes nothing. A receipt that the table
+// already lists changes nothing either.
 func Widen(t *table.Table, receipts []*Receipt) (*table.Table, []Change, error) {
 	out := *t
 	out.Rows, out.Header.Receipts = slices.Clone(t.Rows), slices.Clone(t.Header.Receipts)
@@ -103,7 +103,7 @@ func Widen(t *table.Table, receipts []*Receipt) (*table.Table, []Change, error) 
 	return &out, changes, out.Seal()
 }
 
-// certify stamps a row with the receipt's protocol and build, if the check holds.
+// certify writes the receipt's protocol and build into a row, if the check holds and the receipt is newer than the row.
 func (r *Receipt) certify(h *table.Header, row *table.Row, c Check) {
 	if c.Claim != Holds || !r.Created.After(row.Evidence.Date) {
 		return

@@ -17,7 +17,7 @@ const (
 	Note Severity = "warning" // the user should know this before using the table
 )
 
-// Finding is one fault of a table; Row is -1 for the whole table.
+// Finding is one fault of a table. Row is the row's index, or -1 if the fault concerns the whole table.
 type Finding struct {
 	Row      int
 	Severity Severity
@@ -34,11 +34,10 @@ const minRounds = 10
 // farEnd is the largest accepted ratio between a row's end and the nearest measured token count.
 const farEnd = 4
 
-// fewTried is about the number of configs that every search begins with.
+// Every search begins with about fewTried configs.
 const fewTried = 10
 
-// leastShare is the share of legal configs that a search should try (search.md in
-// testdata/archive/records-diaries.tar.xz).
+// leastShare is the share of legal configs that a search should try.
 const leastShare = 0.1
 
 type linter struct {
@@ -89,7 +88,7 @@ func anyRouting(k table.Key) table.Key {
 	return k
 }
 
-// gain checks the gain of a row. The gain of several routings is that of the worst routing, so it may be below 1.
+// gain checks the gain of a row. A row for several routings has the gain of its worst routing, which may be below 1.
 func (l *linter) gain(r table.Row) {
 	if l.header.IsDefault(r) {
 		return

@@ -29,8 +29,8 @@ type Overlap struct {
 	Old, New *table.Row
 }
 
-// Comparable returns why two tables cannot be merged, or nil. Their machines, SM bounds and hooks
-// (table.Header.Hooks) must be equal. If a build lists no hash for each kernel, the builds must be equal too.
+// Comparable returns why two tables cannot be merged, or nil. Their machines, SM bounds and hooks (table.Header.Hooks)
+// must be equal. If one of their builds lacks the hashes of single kernels, the builds must be equal too.
 func Comparable(a, b table.Header) error {
 	switch {
 	case a.Machine.Key() != b.Machine.Key():
@@ -197,8 +197,9 @@ type Rule struct {
 	builds ep.ABI // latest build of every kernel
 }
 
-// prefers reports whether the newcomer's row replaces the incumbent's at a token count. A row for all routings stays
-// unless the newcomer covers its routings. If the newcomer's run timed both configs, its times decide.
+// prefers reports whether the newcomer's row replaces the incumbent's at a token count. An incumbent's row for all
+// routings stays unless the newcomer's row was measured under the same routings. If the newcomer's run timed both
+// configs, these times decide.
 func (r Rule) prefers(newcomer, old *table.Row, tokens int) bool {
 	if old.Key.Routing == ep.AllRoutings && !coversRoutings(newcomer, old) {
 		return false

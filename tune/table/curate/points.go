@@ -39,8 +39,8 @@ func (g group) measuredThere(s segment, tokens int) segment {
 	return s
 }
 
-// outranked reports whether a row was only timed at a token count, without a search, and the other table has a search
-// nearby. Nearby means between the next lower and the next higher token count that the row's own table searched.
+// outranked reports whether a row has a time but no search at a token count, while the other table has a search nearby.
+// Nearby means that no token count searched by the row's own table lies between the two counts.
 func (g group) outranked(side int, r, other *table.Row, tokens int) bool {
 	if r == nil || other == nil || !slices.Contains(r.Evidence.Between, tokens) || len(r.Evidence.Between) == len(r.Evidence.Tokens) {
 		return false

@@ -15,8 +15,8 @@ type Timing struct {
 }
 
 // Split divides a row that was measured at several token counts into parts, each with its own times. `timed` returns
-// the times at one token count; ok is false if they are unknown. Token counts with unknown times join the part
-// before.
+// the times at one token count. Its ok is false if the times are unknown. A token count with unknown times joins the
+// part of the next smaller count.
 func Split(t *table.Table, timed func(r table.Row, tokens int) (Timing, bool)) *table.Table {
 	out := *t
 	out.Rows = nil

@@ -9,7 +9,7 @@ import (
 //go:embed data
 var data embed.FS
 
-// FS returns the tables as *.json at its root, for table.Locations.
+// FS returns a file system with the tables as *.json at its root. Set table.Locations.Embedded to it.
 func FS() fs.FS {
 	sub, err := fs.Sub(data, "data")
 	if err != nil {

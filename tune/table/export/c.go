@@ -29,8 +29,8 @@ func upper(word string) string {
 	return strings.ToUpper(strings.NewReplacer("-", "_", ":", "_").Replace(word))
 }
 
-// cString quotes bytes for C. It uses octal escapes, because hexadecimal escapes have no fixed length, and escapes
-// question marks against trigraphs.
+// cString quotes bytes for C. It uses octal escapes, because hexadecimal escapes have no fixed length. It escapes
+// question marks, because two of them could begin a trigraph.
 func cString(s string) string {
 	var b strings.Builder
 	b.WriteByte('"')

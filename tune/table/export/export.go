@@ -21,7 +21,7 @@ type File struct {
 	Data []byte
 }
 
-// Exporter writes one format. Files takes a sealed table and a name without extension.
+// Exporter writes one format. The function Files takes a sealed table and a file name without extension.
 type Exporter struct {
 	Name  string // value of --format
 	Ext   string // extension of the main file

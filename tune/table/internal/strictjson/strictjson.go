@@ -6,7 +6,7 @@
 //   - a field that is missing and not tagged omitempty or omitzero
 //   - null
 //
-// An error is one line that names the line of the file and the field. All checks come before any value is allocated,
+// An error is one line of text, and names the file's line and the field. All checks come before any value is allocated,
 // so that hostile files cannot use much memory.
 package strictjson
 
@@ -22,8 +22,8 @@ import (
 	"time"
 )
 
-// Unmarshal reads one JSON value into v, a pointer, and refuses text after it. A struct must not
-// embed another struct, and may have at most 64 fields.
+// Unmarshal reads one JSON value into the pointer v. It refuses text after the value. A struct must not embed another
+// struct, and may have at most 64 fields.
 func Unmarshal(data []byte, v any) error {
 	s := shapeOf(reflect.TypeOf(v).Elem(), map[reflect.Type]*shape{})
 	w := walker{data: data}
@@ -48,7 +48,7 @@ func Unmarshal(data []byte, v any) error {
 		w.at = len(w.data)
 	}
 	shown := w.path[:min(len(w.path), longestPath)]
-	path := strings.Trim(strconv.Quote(string(shown)), `"`) // a terminal can show this
+	path := strings.Trim(strconv.Quote(string(shown)), `"`) // so that a terminal can show the path
 	if path != "" {
 		path = fmt.Sprintf("%.80s: ", path)
 	}

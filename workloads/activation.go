@@ -7,9 +7,9 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// Gates fills dst with one input row of the activation as BF16 bits: first the gate values, then
-// the same number of `up` values. Magnitudes lie in [2^-3, 2^5). One value in 1,024 lies in
-// [128, 256), where the exponential of a float32 overflows.
+// Gates fills dst with one input row of the activation as BF16 bits: first the gate values, then the same number of
+// `up` values. Most magnitudes lie in [2^-3, 2^5). One value in 1,024 lies in [128, 256), where the exponential of a
+// float32 overflows.
 func (w *Workload) Gates(rank, row int, dst []uint16) {
 	base := mix(w.Seed ^ uint64(rank)<<40 ^ uint64(row) ^ 1<<63)
 	for c := 0; c < len(dst); c += 4 {
@@ -25,8 +25,7 @@ func (w *Workload) Gates(rank, row int, dst []uint16) {
 	}
 }
 
-// ActivationScale returns the NVFP4 input scale of a group of rows. Neighbours have different
-// scales.
+// ActivationScale returns the NVFP4 input scale of a group of rows. Neighbouring groups have different scales.
 func ActivationScale(group int) float32 { return float32(math.Ldexp(1, group%4-6)) }
 
 // Received returns the number of rows that a rank receives.
@@ -59,8 +58,8 @@ func (w *Workload) BytesActivation() int64 {
 	return int64(rows) * int64(4*p.Hidden+l.Payload+l.Scales*l.ScaleBytes)
 }
 
-// BytesMemory returns the bytes that an activation reads and writes in the busiest rank's memory,
-// and 0 for other ops.
+// BytesMemory returns the bytes that an activation reads and writes in the busiest rank's memory. For any op except an
+// activation, it returns 0.
 func (w *Workload) BytesMemory(op ep.Op) int64 {
 	if op == ep.Activation {
 		return w.BytesActivation()

@@ -111,7 +111,7 @@ func (p *Placement) Take(expert int32) int32 {
 	return slot
 }
 
-// Copies returns the largest number of experts that any rank has in p but not in `from`.
+// Copies returns how many experts a rank must fetch to change from placement `from` to p, as the maximum over ranks.
 func (p *Placement) Copies(from *Placement) (most int) {
 	had := map[[2]int]bool{}
 	for e, slots := range from.Slots {

@@ -11,8 +11,8 @@ import (
 // BalanceOptions holds the options of JudgeBalance.
 type BalanceOptions struct {
 	Ranks, Redundant int // Redundant: slots for replicas, over all ranks
-	Experts          int // 0: least multiple of Ranks that suffices
-	Windows          int // parts of the second half
+	Experts          int // 0: smallest multiple of Ranks that covers all experts of the trace
+	Windows          int // number of parts of the second half of the tokens
 	// If Hosts is above 1, EPLB uses its hierarchical policy where possible, see RebalanceOver.
 	Hosts, Groups int
 }
@@ -20,9 +20,9 @@ type BalanceOptions struct {
 // MaxBalanceHosts is the largest number of hosts.
 const MaxBalanceHosts = 64
 
-// BalanceResult compares experts in equal blocks (Before) with EPLB's placement (After). For a
-// trace of ids, EPLB sees the first half of the tokens, and the second half judges both placements.
-// For a trace of counts, EPLB sees the same counts that judge both placements: the best case.
+// BalanceResult compares experts in equal blocks (Before) with EPLB's placement (After). For a trace of ids, EPLB sees
+// the first half of the tokens, and both placements are judged on the second half. For a trace of counts, EPLB sees the
+// same counts on which both placements are judged. This is EPLB's best case.
 type BalanceResult struct {
 	Experts, TopK int   // TopK: 0 for counts
 	Planned       int64 // tokens of the first half; 0 for counts
@@ -38,9 +38,8 @@ type BalanceWindow struct {
 	Before, After float64 // busiest rank's load / mean load
 }
 
-// JudgeBalance makes a placement for a trace and judges it. JudgeBalance calls `open` for each pass
-// over the trace. The writer of `out`, if any, gets the tokens of the second half, with slots in
-// place of experts.
+// JudgeBalance makes a placement for a trace and judges it. JudgeBalance calls `open` for each pass over the trace. If
+// `out` is not nil, its writer gets the tokens of the second half. Their ids are slots in place of experts.
 func JudgeBalance(open func() (*trace.Reader, error), o BalanceOptions, out func(topK int, weights bool) (trace.Writer, error)) (*BalanceResult, error) {
 	total, err := scanTrace(open)
 	if err != nil {

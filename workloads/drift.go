@@ -51,8 +51,8 @@ func popularityAfter(n int, h float64, step int, seed uint64) []int32 {
 	return name
 }
 
-// exchange returns the chance c that an expert starts an exchange in one step. An expert keeps its
-// popularity with probability (1-c) e^-c, which must be `keep`.
+// exchange returns the chance c that an expert starts an exchange in one step. The chance that an expert keeps its
+// popularity is (1-c) e^-c. It must equal `keep`.
 func exchange(keep float64) float64 {
 	lo, hi := 0.0, 1.0
 	for range 50 {

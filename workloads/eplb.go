@@ -16,8 +16,8 @@ var eplbKind = kind{
 	},
 }
 
-// rebalance maps the experts of a drawn batch to slots. rebalance knows the loads of this batch; in
-// production a balancer knows only past loads.
+// rebalance maps the experts of a drawn batch to slots. It knows the loads of this batch, while a balancer in
+// production knows only past loads.
 func rebalance(b *batch, spare int) {
 	load := make([]int64, b.Experts)
 	for _, rt := range b.ranks {

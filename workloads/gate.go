@@ -51,7 +51,7 @@ func (g gate) fill(r *rng, k int, w []float32) {
 	}
 }
 
-// descend sorts by insertion, because len(w) is at most 32 and mostly 8.
+// descend sorts w, the largest weight first. Insertion sort is fast enough for at most 32 weights.
 func descend(w []float32) {
 	for i := 1; i < len(w); i++ {
 		v, j := w[i], i

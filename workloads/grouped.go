@@ -63,10 +63,10 @@ func scores(seed rng, s []uint32) {
 	}
 }
 
-// topTwo returns the sum of the two largest scores plus 1, which is never 0.
+// topTwo returns the sum of the two largest scores, plus 1 so that it is never 0.
 func topTwo(s []uint32) uint64 {
 	var a, b uint32       // a >= b
-	for _, v := range s { // branches would be mispredicted
+	for _, v := range s { // min and max, because the CPU would mispredict branches
 		b = max(b, min(a, v))
 		a = max(a, v)
 	}

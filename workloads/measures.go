@@ -5,8 +5,8 @@ import (
 	"slices"
 )
 
-// Solved parameters depend on these functions. So sums run in a fixed order, and float64() prevents
-// fused operations.
+// Parameters are solved with these functions, and must be the same on every machine. So sums run in a fixed order, and
+// float64() prevents fused operations.
 
 func total(load []float64) float64 {
 	sum := 0.0
@@ -64,7 +64,7 @@ func variation(load []float64) float64 {
 	return math.Sqrt(max(0, float64(sq*float64(len(load)))/float64(sum*sum)-1))
 }
 
-// top20 returns the share of the most loaded fifth of the experts.
+// top20 returns the share of the load that falls on the most loaded fifth of the experts.
 func top20(load []float64) float64 {
 	s := slices.Sorted(slices.Values(load))
 	sum := total(s)

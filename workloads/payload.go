@@ -45,11 +45,10 @@ func mix(x uint64) uint64 {
 	return x ^ x>>31
 }
 
-// Weight fills dst with elements of an expert's weight matrix as BF16 bits, row-major, from element
-// `first` on. `first` is a multiple of 4. Matrix 0 is W1 [2 * Intermediate, Hidden], the gate rows
-// first. Matrix 1 is W2 [Hidden, Intermediate]. Magnitudes lie in [2^-3, 2) / 2^s, where s grows
-// with the row length, so that products are as large as tokens. For FP8 tokens, a weight times 2^s
-// is an E4M3 number.
+// Weight fills dst with elements of an expert's weight matrix as BF16 bits, row-major, from element `first` on. `first`
+// is a multiple of 4. Matrix 0 is W1 [2 * Intermediate, Hidden], the gate rows first. Matrix 1 is W2 [Hidden,
+// Intermediate]. Magnitudes lie in [2^-3, 2), divided by 2^s. s grows with the row length, so that products are as
+// large as tokens. For FP8 tokens, E4M3 can hold a weight times 2^s exactly.
 func (w *Workload) Weight(expert, matrix, first int, dst []uint16) {
 	row := w.Problem.Hidden
 	if matrix == 1 {

@@ -5,10 +5,9 @@ import (
 	"slices"
 )
 
-// poisson draws sets of exactly k experts with conditional Poisson sampling (Chen, Dempster and
-// Liu, Biometrika 81, 1994). Each expert has a share: the probability that a set contains the
-// expert. Each expert also has odds: the probability of a set is proportional to the product of the
-// odds of its experts.
+// poisson draws sets of exactly k experts with conditional Poisson sampling (Chen, Dempster and Liu, Biometrika 81,
+// 1994). Each expert has a share: the probability that a set contains the expert. Each expert also has odds. The
+// probability of a set is proportional to the product of the odds of the set's experts.
 type poisson struct {
 	k      int
 	always []int32     // experts with share 1

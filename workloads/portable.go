@@ -2,8 +2,8 @@ package workloads
 
 import "math"
 
-// These functions decide expert ids, so they give the same bits on every machine. On arm64 the
-// compiler may fuse x*y+z, unless x*y is converted to float64.
+// Expert ids depend on these functions, so they must give the same bits on every machine. On arm64 the compiler may
+// fuse x*y+z, which changes bits. Converting x*y to float64 prevents this.
 
 func ln(x float64) float64 {
 	m, e := math.Frexp(x)

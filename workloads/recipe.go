@@ -14,8 +14,7 @@ import (
 // maxSelections bounds ids and weights to 2 GiB.
 const maxSelections = 1 << 28
 
-// chunkTokens is the number of tokens that share one random stream. Another number changes every
-// routing.
+// chunkTokens is the number of tokens that share one random stream. If chunkTokens changes, every routing changes.
 const chunkTokens = 512
 
 type law func(s drawRequest) (filler, error)

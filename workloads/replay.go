@@ -7,10 +7,10 @@ import (
 	"github.com/epbench/epbench/workloads/trace"
 )
 
-// replay is a recorded routing. The tokens of all ranks, in order, take the rows of the trace, in
-// order; after the last row comes the first. If the trace has a larger top-k than the problem, only
-// the first ids of a row are used, and their weights are scaled to the sum 1. A trace of counts has
-// no rows: experts are drawn with the recorded shares.
+// replay is a recorded routing. The tokens of rank 0, then of rank 1 and so on, take the rows of the trace in order.
+// After the last row, the first row follows again. If the trace has a larger top-k than the problem, only the first ids
+// of a row are used, and their weights are scaled to the sum 1. A trace of counts has no rows: experts are drawn with
+// the recorded shares.
 type replay struct{ file, digest string }
 
 var traceKind = kind{

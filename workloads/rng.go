@@ -2,7 +2,7 @@ package workloads
 
 import "math/bits"
 
-// rng is the SplitMix64 generator. The bytes of math/rand/v2 may change with a Go release.
+// rng is the SplitMix64 generator. We do not use math/rand/v2, because its numbers may change with a Go release.
 type rng uint64
 
 const (

@@ -3,14 +3,15 @@
 #
 #   ./make-tables.sh OUT BUDGET MODEL...     ./make-tables.sh tables 1h deepseek-v3 qwen3-235b-a22b
 #
-# BUDGET is the time of each model's sweep. OUT/table.json is the merged table. OUT/receipt.json is the result of
-# measuring rows of this table again. A second start resumes interrupted sweeps. If LIMIT is set, the script ends after
-# about LIMIT seconds. KEPT is an earlier OUT of a machine with the same key; its sweeps are continued.
+# BUDGET is the time of each model's sweep. OUT/table.json is the merged table. The script then measures rows of this
+# table again and writes the result to OUT/receipt.json. If you start the script again, it resumes interrupted sweeps.
+# If LIMIT is set, the script ends after about LIMIT seconds. KEPT may name the folder OUT of an earlier start on a
+# machine of the same kind. The script copies the sweeps of KEPT and continues them.
 BACKEND=${BACKEND:-cuda}
 RANKS=${RANKS:-0}
 TOKENS=${TOKENS:-1,8,32,128,512,2048,8192}
 DTYPES=${DTYPES:-fp8,bf16}
-# The Gini coefficient is that of DeepSeek-V2-Lite and Qwen3.5 (DODOCO, arXiv 2605.20982).
+# Routings of DeepSeek-V2-Lite and Qwen3.5 have the Gini coefficient 0.25 (DODOCO, arXiv 2605.20982).
 ROUTINGS=${ROUTINGS:-uniform,zipf:1.0,hotrank,lognormal:gini=0.25}
 STRATEGY=${STRATEGY:-auto}
 SWEEP=${SWEEP:-} # more flags, such as --space tables-space.yaml
@@ -46,9 +47,9 @@ for model; do
   ended "$run" && continue
   code=0
   if test -f "$run/trials.jsonl"; then
-    bounded sweep --resume "$run" || code=$? # takes the flags of the first start
+    bounded sweep --resume "$run" || code=$? # the run directory has the flags
   else
-    rm -rf "$run" # killed before it measured anything
+    rm -rf "$run" # an earlier start was killed before it measured anything
     # shellcheck disable=SC2086 # $SWEEP holds several words
     bounded sweep --backend "$BACKEND" --model "$model" --ranks "$RANKS" --tokens "$TOKENS" --dtype "$DTYPES" \
       --routing "$ROUTINGS" --precision reduced --strategy "$STRATEGY" --budget "$budget" $SWEEP -o "$run" || code=$?

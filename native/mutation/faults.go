@@ -1,5 +1,5 @@
-// Command mutation puts faults into C, Go, Python and device code, one at a time, and runs the test that
-// should notice the fault. Each LIST is a YAML file with faults.
+// Command mutation puts faults into C, Go, Python and device code, one at a time. For each fault it runs the test
+// that should fail. Each LIST is a YAML file that describes faults and their tests.
 //
 //	go run ./native/mutation [-only WORD] [-keep DIR] LIST...
 package main
@@ -26,7 +26,7 @@ type List struct {
 type Test struct {
 	Build   string `yaml:"build"`
 	Run     string `yaml:"run"`
-	Seconds int    `yaml:"seconds"` // a longer run counts as failed
+	Seconds int    `yaml:"seconds"` // time limit; a test that exceeds it counts as failed
 	Needs   string `yaml:"needs"`   // command that fails on hosts that cannot run the test
 }
 
@@ -35,7 +35,7 @@ type Fault struct {
 	File   string `yaml:"file"`
 	Text   string `yaml:"text"`
 	With   string `yaml:"with"`
-	Breaks string `yaml:"breaks"` // harm to a user
+	Breaks string `yaml:"breaks"` // what goes wrong for a user with the fault
 	Test   string `yaml:"test"`
 }
 
@@ -63,7 +63,7 @@ func readList(path string) (List, error) {
 
 func (f Fault) String() string { return f.File + ": " + f.Breaks }
 
-// put puts the fault into its file below `tree`, and returns the file's content without the fault.
+// put writes the fault to its file in the folder `tree`, and returns the file's earlier content.
 func (f Fault) put(tree string) (right []byte, err error) {
 	path := filepath.Join(tree, f.File)
 	right, err = os.ReadFile(path)

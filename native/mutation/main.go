@@ -65,8 +65,8 @@ type workTree struct {
 	prepared map[string]bool
 }
 
-// copyTree copies the files that git does not ignore to `dir`, and links the CUDA downloads. Files that
-// have not changed keep their modification time, so that make does not build them again.
+// copyTree copies the files that git does not ignore to dir/tree, and links to the CUDA files in .cuda. It does not
+// write files that have not changed, so that make does not build them again.
 func copyTree(ctx context.Context, dir string) (workTree, error) {
 	dir, err := filepath.Abs(dir)
 	if err != nil {
@@ -148,8 +148,8 @@ func (w workTree) mutate(l List, only *regexp.Regexp) error {
 	return s.print(l.Title)
 }
 
-// A score counts faults. A noticed fault is late if its test failed only by the time limit. A survivor is a fault
-// that no test noticed.
+// A score counts faults. A fault counts as late if its test failed only because it exceeded its time limit. A
+// survivor is a fault that its test did not notice.
 type score struct {
 	noticed, late, left, wrong int
 	survivors                  []Fault
@@ -196,7 +196,8 @@ func (s score) print(title string) error {
 	return nil
 }
 
-// ready prepares the list once, and runs a test once without a fault.
+// ready checks that a test passes without a fault. First it runs the list's command `prepare`, and builds the test.
+// It does each of these only once.
 func (w workTree) ready(l List, name string) error {
 	if !w.prepared[l.Title] {
 		if err := w.run(l.Prepare, 1800); err != nil {
@@ -225,10 +226,10 @@ const (
 	noticed  verdict = "noticed "
 	late     verdict = "TOO LATE" // the test exceeded its time limit
 	survives verdict = "SURVIVES"
-	wrong    verdict = "NO FAULT" // cannot be put in, or does not compile
+	wrong    verdict = "NO FAULT" // the text is not in the file, or the file does not compile
 )
 
-// judge runs the test of a fault. The error is the reason for the verdict `wrong`.
+// judge runs the test of a fault. If the verdict is `wrong`, the error is the reason.
 func (w workTree) judge(f Fault, test Test) (verdict, error) {
 	right, err := f.put(filepath.Join(w.dir, "tree"))
 	if err != nil {

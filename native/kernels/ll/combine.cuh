@@ -1,9 +1,9 @@
-/* combine_ll sends the experts' rows back to their tokens' ranks and sums them. Receivers poll the slots. A rank's
- * own rows go to slots too (ll/combine_slots.cuh), or with EP_PARTIAL are summed in registers
- * (ll/combine_partial.cuh).
+/* combine_ll sends the experts' rows back to the ranks of the tokens. The receiving rank polls the slots where rows
+ * arrive, and sums the rows of a token. Rows for a rank's own tokens also go to slots (ll/combine_slots.cuh). With
+ * EP_PARTIAL they are summed in registers instead (ll/combine_partial.cuh).
  *
- * It reads the route that dispatch_ll, or with EP_AFTER_FINAL dispatch_final, wrote. Combines may follow each
- * other without a dispatch between them: see common/started.cuh. */
+ * combine_ll reads the route that dispatch_ll wrote, or that dispatch_final wrote if EP_AFTER_FINAL is defined. Two
+ * combines may follow each other without a dispatch between them: see common/started.cuh. */
 #ifdef EP_AFTER_FINAL
 #include "final/polled.cuh"
 #endif
@@ -47,12 +47,12 @@ EP_DEVICE uint32_t ll_returners(const EpArgs &a, const LlCall &c) {
 #include "ll/combine_slots.cuh"
 #endif
 
-/* The first loads of a warp, issued together with the load of the call's number, because a short call cannot wait
- * for them in turn. */
+/* The values that a warp loads first. It issues these loads together with the load of the call's number, so that it
+ * waits for memory only once. */
 struct LlReturnAhead {
   LlRoute route;
   uint32_t tokens; /* lane r: tokens of rank r; 0 for this rank with LL_PEERS */
-  uint32_t began;  /* lane r: the last call that rank r began, as far as known */
+  uint32_t began;  /* lane r: a call that rank r has begun, perhaps not its last */
 };
 EP_DEVICE LlReturnAhead ll_return_ahead(const EpArgs &a, const LlCall &c) {
   LlReturnAhead ahead = {{LL_NOWHERE}, 0, 0};

@@ -1,9 +1,9 @@
-/* The parts of combine_ll for own=registers. Ranks send partial sums (common/partial.cuh), and keep the sums of
- * their own tokens in registers. */
+/* Functions of combine_ll for the parameter own=registers. Ranks send partial sums (common/partial.cuh). A rank keeps
+ * its sums for its own tokens in registers. */
 #pragma once
 
-/* Sends eight elements of the sum, or of the only row. ep_canonical replaces a NaN of all ones, which would mean
- * an empty slot. */
+/* Sends eight elements of this rank's sum for a token. If the rank has only one row of the token, it sends elements
+ * of the row. ep_canonical replaces a NaN whose bits are all ones, because all ones mark an empty slot. */
 EP_DEVICE bool ll_send_back(const EpArgs &a, const LlCall &c, LlReturn r, const LlRoute &route, uint32_t here) {
   uint32_t column = ll_column(r.chunk, c.lane);
   bool inside = ll_in_row(column);
@@ -26,8 +26,8 @@ EP_DEVICE bool ll_send_back(const EpArgs &a, const LlCall &c, LlReturn r, const 
   return true;
 }
 
-/* Polls the slots of a group of ranks until all have arrived. It also reads unused slots, to avoid a branch
- * between the loads. */
+/* Polls the slots of a group of ranks until the data of all these ranks have arrived. It also reads unused slots,
+ * because a branch between the loads would delay them. */
 EP_DEVICE bool ll_wait_group(const EpArgs &a, const PartialSum &s, bool inside, PartialGroup &g) {
   EpSpin spin;
   for (;;) {
@@ -90,7 +90,7 @@ EP_DEVICE void ll_begin_sums() {
   __syncthreads();
 }
 
-/* Sums the units of this block. Warps draw units one by one, because some still send. */
+/* Sums the units of this block. Each warp takes a next unit when it is free, because some warps still send. */
 EP_DEVICE void ll_combine_wait(const EpArgs &a, const LlCall &c) {
   for (;;) {
     uint32_t drawn = c.lane == 0 ? atomicAdd(ll_taken(), 1u) : 0;

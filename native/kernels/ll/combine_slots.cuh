@@ -1,15 +1,17 @@
-/* The parts of combine_ll for own=slot. With EP_DIRECT 0 the experts' rank sums its rows of a token in f32 and
- * sends one BF16 row. With EP_DIRECT 1 each row is sent, and rows are summed in top-k order. */
+/* Functions of combine_ll for the parameter own=slot. With EP_DIRECT 0 each rank sums its experts' rows of a token in
+ * f32 and sends the sum as one BF16 row. With EP_DIRECT 1 it sends every row, and the token's rank sums the rows in
+ * top-k order. */
 #pragma once
 
 static const uint32_t LL_TERMS = EP_DIRECT ? EP_TOPK : EP_RANKS; /* vectors of one sum */
 static const uint32_t LL_BATCH = LL_TERMS < 8 ? LL_TERMS : 8;    /* vectors that are polled together */
-/* Number of rows that a sender loads together. On 2 ranks a token has about four rows on each rank. In large
- * blocks a thread has registers for only two. */
+/* Number of rows that a sender loads together. On 2 ranks a token with top-k 8 has about four rows on each rank. In a
+ * block of more than 512 threads a thread has registers for only two rows. */
 static const uint32_t LL_ROWS = LL_STEP > 1 ? 1 : EP_THREADS > 512 || EP_RANKS > 2 ? 2 : 4;
 
-/* This lane's vectors of one chunk of up to LL_ROWS rows of y, at the top-k positions in `left`. If there are
- * fewer rows, the first is loaded again, to avoid a branch between the loads. */
+/* One chunk of up to LL_ROWS rows of y: this lane's vectors. ll_load_rows takes the rows from the top-k positions in
+ * `left`. If `left` has fewer than LL_ROWS positions, it loads the first row again, because a branch between the
+ * loads would delay them. */
 struct LlRows {
   uint4 data[LL_ROWS][LL_STEP];
   uint32_t k[LL_ROWS];
@@ -42,8 +44,8 @@ EP_DEVICE void ll_fill(uint8_t *slot, uint32_t column, const uint4 (&data)[LL_ST
   }
 }
 
-/* Sums the unit's rows and sends the sum. With LL_LATE_WEIGHTS it waits for the weights while the first rows load,
- * and returns false if they did not arrive. */
+/* Sums this rank's rows of a token and sends the sum. With LL_LATE_WEIGHTS it waits for the weights while the first
+ * rows load. It returns false if the weights did not arrive. */
 EP_DEVICE bool ll_send_sum(const EpArgs &a, const LlCall &c, LlReturn r, LlRoute route, uint32_t here) {
   float acc[LL_STEP][8] = {};
   for (bool known = !LL_LATE_WEIGHTS; here != 0; known = true) {
@@ -84,13 +86,14 @@ EP_DEVICE bool ll_send_back(const EpArgs &a, const LlCall &c, LlReturn r, const 
   return true;
 }
 
-/* Returns the slots of a token that will be filled, bit i for slot i: a rank, or with EP_DIRECT a top-k position. */
+/* Returns bit i if slot i of a token will be filled. Slot i belongs to rank i, or with EP_DIRECT to top-k position
+ * i. */
 EP_DEVICE uint32_t ll_slots_used(uint32_t lane, int32_t id) {
   if (EP_DIRECT) return __ballot_sync(EP_FULL_WARP, id >= 0);
   return __reduce_or_sync(EP_FULL_WARP, id < 0 ? 0u : 1u << (id / EP_LOCAL_EXPERTS));
 }
 
-#ifndef LL_HOSTS /* hosts/combine_ll.cuh has its own */
+#ifndef LL_HOSTS /* hosts/combine_ll.cuh defines another ll_polled */
 EP_DEVICE uint32_t ll_polled(const EpArgs &, int32_t, uint32_t used) { return used; }
 #endif
 
@@ -117,7 +120,8 @@ EP_DEVICE EpWait ll_missing_term(const LlBatch &b, uint32_t missing, const uint4
   return {EP_PHASE_COMBINE_WAIT, expert, source};
 }
 
-/* Polls a batch of slots until all have arrived. It also reads unused slots, to avoid a branch between the loads. */
+/* Polls a batch of slots until every used slot is full. It also reads unused slots, because a branch between the
+ * loads would delay them. */
 EP_DEVICE bool ll_wait_batch(const EpArgs &a, const LlBatch &b, int32_t id, uint4 (&data)[LL_BATCH]) {
   EpSpin spin;
   for (;;) {

@@ -1,8 +1,9 @@
 /* dispatch_ll is a dispatch for small batches. A token is sent once to each rank that has any of its experts. The
- * receiver copies it to one row of each of these experts, which the token's header names.
+ * token's header names these experts. The receiver copies the token to one row of each of them.
  *
- * EP_SEND_BYTES and EP_PART_BYTES: message bytes that a sending warp (a unit) and a receiving warp (a part) handle
- * at a time. EP_EARLY 1: a warp receives its first part before it knows the offsets. */
+ * A sending warp sends EP_SEND_BYTES of a message at a time, which are called a unit. A receiving warp copies
+ * EP_PART_BYTES at a time, which are called a part. With EP_EARLY 1 a warp waits for its first part before it knows
+ * where the rows begin. */
 #include "common/message.cuh"
 #include "common/split.cuh"
 #include "ll/offsets.cuh"
@@ -19,15 +20,15 @@ static const uint32_t LL_COUNT_WARPS = 8;
 enum LlBarrier { LL_BAR_COUNT = 1, LL_BAR_OFFSETS };
 
 struct LlShared {
-  uint32_t selected[EP_EXPERTS]; /* tokens for each expert; only in the counting block */
+  uint32_t selected[EP_EXPERTS]; /* tokens for each expert; used by the counting block only */
   uint32_t rows[EP_RANKS][EP_LOCAL_EXPERTS]; /* rows received; after ll_offsets the first row of each segment */
   uint32_t tokens[EP_RANKS];
   uint32_t failed;
   uint32_t ready;
 };
 
-/* Counts this rank's tokens for each expert and sends each rank its counts, with `threads` threads of one block.
- * This thread is number `i`. */
+/* Counts this rank's tokens for each expert, and sends each rank the counts of its experts. `threads` threads of one
+ * block call it, and this thread has index `i`. */
 EP_DEVICE void ll_count_and_signal(const EpArgs &a, const LlCall &c, LlShared &s, uint32_t i, uint32_t threads) {
   for (uint32_t e = i; e < EP_EXPERTS; e += threads) s.selected[e] = 0;
   bar_sync(LL_BAR_COUNT, threads);
@@ -43,9 +44,9 @@ EP_DEVICE void ll_count_and_signal(const EpArgs &a, const LlCall &c, LlShared &s
   }
 }
 
-/* Returns in lane k the number of earlier tokens that chose the expert of top-k position k of `token`: the row's
- * position in its segment. Without atomics it is the same in every run. Eight positions are handled at a time, to
- * keep the counters in registers. */
+/* Returns in lane k the position of a row in its segment: how many earlier tokens chose the expert that `token` has
+ * at top-k position k. The function uses no atomics, so the position is the same in every run. It handles eight
+ * values of k at a time, to keep the counters in registers. */
 EP_DEVICE uint32_t ll_positions(const EpArgs &a, uint32_t lane, uint32_t token, int32_t id) {
   const uint32_t batch = EP_TOPK < 8 ? EP_TOPK : 8;
   uint32_t mine = 0;
@@ -74,8 +75,8 @@ EP_DEVICE uint32_t ll_positions(const EpArgs &a, uint32_t lane, uint32_t token, 
   return mine;
 }
 
-/* Sends a token's header to every rank. For each top-k position it has the token's row there, or none, and the
- * weight, so that combine can sum rows before it sends them back. */
+/* Sends a token's header to every rank. The header has a word for each top-k position: the weight, and the place of
+ * the row if its expert is on that rank. With the weights, combine can sum rows before it sends them back. */
 EP_DEVICE void ll_send_header(const EpArgs &a, const LlCall &c, uint32_t token) {
   int32_t id = -1;
   uint64_t weight = 0;
@@ -145,8 +146,8 @@ EP_DEVICE void ll_dispatch_async(const EpArgs &a, const LlCall &c, LlShared &s, 
   for (uint32_t u = ll_from_bottom(c); u < tokens * LL_UNITS; u += senders * c.blocks) ll_send_unit(a, c, u, ll_load_unit(a, c, u));
 }
 
-/* Clears the headers of the previous call, because the call after the next one uses the same set. The previous
- * call's counts say how many there are. One warp of each block calls it. */
+/* Clears the headers of the previous call, because two calls later the kernel uses the same headers again. The
+ * previous call's counts give their number. One warp of each block calls it. */
 EP_DEVICE void ll_clear_headers(const EpArgs &a, const LlCall &c) {
   uint32_t tokens = 0;
   const uint32_t before = ep_number_before(c.number);
@@ -171,8 +172,8 @@ EP_DEVICE bool ll_wait_count(const EpArgs &a, const LlCall &c, int source, uint3
   }
 }
 
-/* Reads all counts and computes the offsets, in every block: passing them on would take longer. Warps from `first`
- * on do the work. */
+/* Reads all counts and computes the first row of each segment. Every block does this, because one block could not
+ * pass the result on as fast. Only warps of index `first` or more read and compute. */
 EP_DEVICE void ll_wait_counts(const EpArgs &a, const LlCall &c, LlShared &s, uint32_t first) {
   if (c.warp < first) {
     while (ld_acquire_cta(&s.ready) == 0) spin_pause();
@@ -214,8 +215,8 @@ EP_DEVICE LlPart ll_part(uint32_t job, uint32_t lane) {
   return p;
 }
 
-/* Polls header, count and data of a part together, to wait only once for memory. Returns false if the token does
- * not exist, has no expert on this rank, or never arrived. */
+/* Polls header, count and data of a part in one loop, so that their loads overlap. Returns false if the token does
+ * not exist, has no expert on this rank, or did not arrive before the deadline. */
 EP_DEVICE bool ll_wait_part(const EpArgs &a, const LlCall &c, LlPart &p) {
   if (!ep_alive(a, p.source)) return false;
   uint8_t *slot = ll_slot(a, a.rank, c.number, p.source, p.token);
@@ -290,7 +291,7 @@ EP_DEVICE void ll_dispatch_wait(const EpArgs &a, const LlCall &c, LlShared &s, u
   }
 }
 
-#ifndef EP_COUNT_IDS /* dispatch_ids.cuh has the entry then */
+#ifndef EP_COUNT_IDS /* with EP_COUNT_IDS the entry is in dispatch_ids.cuh */
 EP_ENTRY(EP_THREADS, 1) EP_SENDER(dispatch_ll)(const __grid_constant__ EpArgs a) {
   __shared__ LlShared s; /* in a split call only the counting block uses it */
   ep_span_begin(a);

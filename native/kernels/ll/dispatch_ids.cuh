@@ -1,30 +1,35 @@
 /* dispatch_ll_ids is a dispatch_ll in which senders do not count rows. Each block that copies rows counts the headers
- * of all tokens, and computes the rows' positions in the output. So a sender reads its ids once, without a barrier.
+ * of all tokens, and computes the rows' positions in the output. So senders need not count first, and read their ids
+ * only once.
  *
- * Memory, messages and polling are those of dispatch_ll (layout.cuh), but a header word is
- * weight << 32 | local expert << LL_PLACE_BITS, and a source sends only its last count word, its number of tokens.
+ * dispatch_ll_ids uses the memory and the messages of dispatch_ll (ll/layout.cuh), with two differences. A header
+ * word has the weight and the local expert, but no position. A source sends only the last count word, which is its
+ * number of tokens.
  *
  * Why memory may be used again: call n uses set n % 3 of counts and headers, and set n & 1 of slots.
- * - A rank ends call n only when its last block has the token counts of all ranks for call n, which they send after
- *   call n - 1. So while a rank is in call n, the others are in n - 1 (still receiving), n or n + 1.
- * - Headers: a fast rank in call n + 1 writes set (n + 1) % 3, which the receiver cleared in its call n - 1. In call n
- *   the receiver reads set n % 3 and clears set (n - 1) % 3.
- * - Counts contain the number of their call. Call n reads those of call n - 1 to know which headers it must clear.
- *   dispatch_ll does the same, so calls of the two kernels may follow each other on the same memory.
+ * - A rank ends call n only when its last block has received the token counts of all ranks for call n. A rank sends
+ *   that count after its call n - 1. So while one rank is in call n, every rank is in call n - 1, n or n + 1.
+ * - Headers: a fast rank in call n + 1 writes set (n + 1) % 3, which the receiver cleared in its call n - 1. In call
+ *   n the receiver reads set n % 3 and clears set (n - 1) % 3.
+ * - Counts: each contains the number of its call. Call n reads the counts of call n - 1 to know how many headers it
+ *   must clear. dispatch_ll clears headers in the same way, so calls of the two kernels may follow each other on the
+ *   same memory.
  * - Slots: a fast rank in call n + 1 writes the set of call n - 1, which the readers emptied before that call ended.
- * - Shared memory: gathering warps (those that read the headers) clear rows and marks, pass their barrier, and count.
- *   Then they store `ready` with release order. Other warps read rows and marks once `ready` is not 0, its value
- *   before the block's only __syncthreads. */
+ * - Shared memory: a thread sets `ready` to 0 before the block's only __syncthreads. Gathering warps, which read the
+ *   headers, first clear the row counts and marks and wait at a barrier of their own. They fill both from the
+ *   headers. Then they store `ready` with release order. The block's other warps read rows and marks only after they
+ *   have loaded a value other than 0 from `ready`. */
 #define EP_EARLY 1
 #include "ll/ids_send.cuh"
 
-/* Header words that a lane polls together; fewer if threads have few registers. */
+/* Number of header words that a lane polls together. In large blocks it is smaller, because threads have few
+ * registers. */
 static const uint32_t LL_HEADS = EP_THREADS > 512 ? 2 : 4;
 static const uint32_t LL_HEADS_WARP = 32 * LL_HEADS;
 static const uint32_t LL_LANE_EXPERTS = (EP_LOCAL_EXPERTS + 31) / 32;
 
-/* The warps of a block that read the headers: those above the senders, as many as the words need. More warps
- * would ask L2 for the same lines. */
+/* The warps of a block that read the headers. They follow the sending warps, and there is one for each LL_HEADS_WARP
+ * header words. */
 struct LlGather {
   uint32_t first, warps;
 };
@@ -41,31 +46,31 @@ EP_DEVICE void ll_gather_sync(const LlGather &g) {
   }
 }
 
-/* Marks in dynamic shared memory: [max_tokens / 32][R source][local experts]. Bit t % 32 of word t / 32 says that
- * token t of the source has a row for the expert. A row's position is the number of marks of earlier tokens. */
+/* Marks are words in dynamic shared memory, in an array [max_tokens / 32][source rank][local expert]. Bit t % 32 of
+ * word t / 32 says that token t of the source has a row for the expert. A row's position is the number of marks of
+ * earlier tokens. */
 EP_DEVICE uint32_t ll_mark_words(int32_t tokens) { return ceil_div(static_cast<uint32_t>(tokens), 32) * EP_EXPERTS; }
 EP_DEVICE uint32_t ll_mark(uint32_t source, uint32_t token, uint32_t expert) {
   return (token / 32 * EP_RANKS + source) * EP_LOCAL_EXPERTS + expert;
 }
 
-/* `ready` of LlShared is first 0, later 1 + the largest number of tokens of a rank, or LL_LOST if data never
- * arrived. */
+/* LlShared::ready is 0 until the headers are counted. Then it is the token count of the fullest rank plus 1, or
+ * LL_LOST if data never arrived. */
 static const uint32_t LL_LOST = 0xffffffffu;
 
 EP_DEVICE bool ll_needs_ids(const LlCall &c, uint32_t tokens) {
   return c.block < tokens * EP_RANKS * LL_PARTS || c.block == c.blocks - 1;
 }
 
-/* What a gathering warp knows about this call. At first it assumes that other ranks have as many tokens as this
- * rank. */
+/* The numbers of tokens that a gathering warp has received so far. `end` is the number of tokens whose headers it
+ * polls: at first this rank's number, later the largest number received. */
 struct LlArrivals {
   uint32_t tokens; /* lane r: tokens of rank r % EP_RANKS; 0 if not known yet */
   uint32_t end;
   bool reads;
 };
 
-/* Header words are numbered by token, source and top-k position, so that the first tokens of all sources come
- * first. */
+/* Header words that a warp polls. They are numbered by token, then source, then top-k position. */
 struct LlHeads {
   uint32_t first;
   uint64_t word[LL_HEADS];
@@ -111,8 +116,8 @@ EP_DEVICE bool ll_wait_heads(const EpArgs &a, const LlCall &c, LlArrivals &n, Ll
     n.tokens = counted ? static_cast<uint32_t>(count) : 0;
     if (__all_sync(EP_FULL_WARP, ll_heads_here(c, n, h) & counted)) return true;
     if (__any_sync(EP_FULL_WARP, n.tokens > n.end)) n.end = __reduce_max_sync(EP_FULL_WARP, n.tokens);
-    int32_t source = (spin.polls & 63u) == 63u ? ll_missing_source(c, n, h, counted) : 0; /* EpSpin gives up only
-                                                                                             then */
+    int32_t source = (spin.polls & 63u) == 63u ? ll_missing_source(c, n, h, counted) : 0; /* EpSpin may give up
+                                                                                             in these polls only */
     if (!ep_again_warp(spin, a, {EP_PHASE_DISPATCH_WAIT, -1, source}, c.number, count >> 32)) return false;
   }
 }
@@ -121,7 +126,7 @@ EP_DEVICE void ll_mark_heads(const LlCall &c, LlShared &s, uint32_t *marks, cons
 #pragma unroll
   for (uint32_t i = 0; i < LL_HEADS; i++) {
     uint32_t place = static_cast<uint32_t>(h.word[i]);
-    if (place >= LL_NOWHERE) continue; /* elsewhere, masked, or no such token */
+    if (place >= LL_NOWHERE) continue; /* expert on another rank, id -1, or no such token */
     uint32_t w = h.first + 32 * i + c.lane, source = ll_head_source(w), token = ll_head_token(w), expert = place >> LL_PLACE_BITS;
     atomicAdd(&s.rows[source][expert], 1u);
     atomicOr(&marks[ll_mark(source, token, expert)], 1u << token % 32);
@@ -135,9 +140,9 @@ EP_DEVICE void ll_clear_marks(const LlCall &c, LlShared &s, uint32_t *marks, con
   ll_gather_sync(g);
 }
 
-/* Waits for the first headers and all counts. Returns the largest number of tokens of a rank, or LL_LOST. A
- * block may have parts to copy only because another rank has more tokens than this one. Such a block waits twice:
- * for the counts, then for the headers. */
+/* Waits for the first headers and all counts. Returns the token count of the fullest rank, or LL_LOST. Some blocks
+ * have nothing to copy unless another rank has more tokens than this one. Such a block first waits for the counts
+ * alone, then for the headers. */
 EP_DEVICE uint32_t ll_wait_first(const EpArgs &a, const LlCall &c, LlArrivals &n, LlHeads &h) {
   if (!ll_wait_heads(a, c, n, h)) return LL_LOST;
   uint32_t most = __reduce_max_sync(EP_FULL_WARP, n.tokens);
@@ -147,8 +152,8 @@ EP_DEVICE uint32_t ll_wait_first(const EpArgs &a, const LlCall &c, LlArrivals &n
   return ll_wait_heads(a, c, n, h) ? most : LL_LOST;
 }
 
-/* Counts all headers, in all gathering warps, which pass the same barriers even if a header never arrives. Returns
- * the value for `ready`. */
+/* Counts all headers, and returns the value for LlShared::ready. All gathering warps call it. They pass the same
+ * barriers even if a header never arrives. */
 EP_DEVICE uint32_t ll_gather(const EpArgs &a, const LlCall &c, LlShared &s, uint32_t *marks, const LlGather &g) {
   uint32_t own = static_cast<uint32_t>(a.tokens), warp = c.warp - g.first, clear = ll_mark_words(a.tokens);
   LlArrivals n = {0, own, ll_needs_ids(c, own)};
@@ -200,8 +205,8 @@ EP_DEVICE void ll_place_segments(const EpArgs &a, LlShared &s, uint32_t lane, bo
   if (lane < EP_RANKS) ll_tokens(a)[lane] = s.tokens[lane];
 }
 
-/* Counts the rows and finds their positions. The last block, with the least to copy, also writes the output's
- * index. */
+/* Counts the rows and finds their positions. The last block also writes row_offsets and expert_ids, because it has
+ * the fewest rows to copy. */
 EP_DEVICE void ll_gather_and_place(const EpArgs &a, const LlCall &c, LlShared &s, uint32_t *marks, const LlGather &g) {
   uint32_t ready = ll_gather(a, c, s, marks, g);
   if (c.warp != g.first) return;
@@ -210,8 +215,8 @@ EP_DEVICE void ll_gather_and_place(const EpArgs &a, const LlCall &c, LlShared &s
   if (c.lane == 0) st_release_cta(&s.ready, ready);
 }
 
-/* Waits until the gathering warps have found the rows' positions. Returns the largest number of tokens of a rank,
- * or 0 if a count or a header never arrived. */
+/* Waits until the gathering warps have found the rows' positions. Returns the token count of the fullest rank, or 0
+ * if a count or a header never arrived. */
 EP_DEVICE uint32_t ll_wait_ready(const EpArgs &a, const LlShared &s) {
   EpSpin spin;
   for (;;) {
@@ -229,8 +234,9 @@ EP_DEVICE void ll_find_positions(const LlCall &c, const uint32_t *marks, LlPart 
   p.head += position;
 }
 
-/* Receives. A gathering warp first reads headers. Each other warp meanwhile polls the data of its first part, if
- * the number of the part's token is below this rank's number of tokens. The source probably has as many tokens. */
+/* Receives rows. Gathering warps first read headers. Meanwhile each of the block's other warps polls the data of its
+ * first part. It does so only if this rank has a token of the part's index, because then the source probably has one
+ * too. */
 EP_DEVICE void ll_ids_wait(const EpArgs &a, const LlCall &c, LlShared &s, uint32_t *marks, const LlGather &g) {
   const uint32_t per_token = EP_RANKS * LL_PARTS;
   uint32_t job = ll_from_top(c);

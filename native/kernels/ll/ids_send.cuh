@@ -1,11 +1,12 @@
-/* The sending half of dispatch_ll_ids: data, and headers with ids and weights. */
+/* Functions by which dispatch_ll_ids sends data, and headers with ids and weights. */
 #pragma once
 
 #include "ll/dispatch_counts.cuh"
 
 static const uint32_t LL_HEADS_TOKEN = EP_RANKS * EP_TOPK;
 
-/* Sends every rank the number of this rank's tokens. A fault drill omits it for one expert's rank. */
+/* Sends every rank the number of this rank's tokens. A test may set a.drop_signal: then the rank of that expert
+ * receives no number. */
 EP_DEVICE void ll_send_tokens(const EpArgs &a, const LlCall &c) {
   if (c.block != c.blocks - 1 || c.warp != c.warps - 1 || c.lane >= EP_RANKS) return;
   if (!ep_alive(a, c.lane)) return;
@@ -23,7 +24,7 @@ EP_DEVICE LlHead ll_load_head(const EpArgs &a, uint32_t token, uint32_t i) {
   return {ep_load_id(a, at), LL_WEIGHTS ? __float_as_uint(a.weights[at]) : 0};
 }
 
-/* Sends a token's header to all ranks. In lane i, `first` holds the values for word i. */
+/* Sends a token's header to all ranks. `first` holds the id and weight of header word `c.lane`. */
 EP_DEVICE void ll_send_ids(const EpArgs &a, const LlCall &c, uint32_t token, LlHead first) {
   for (uint32_t i = c.lane; i < LL_HEADS_TOKEN; i += 32) {
     LlHead h = i == c.lane ? first : ll_load_head(a, token, i);
@@ -36,8 +37,8 @@ EP_DEVICE void ll_send_ids(const EpArgs &a, const LlCall &c, uint32_t token, LlH
   }
 }
 
-/* The unit and the header that a warp sends first, loaded together with the number of the call: a short call
- * cannot wait for them in turn. */
+/* The unit and the header that a warp sends first. It loads them together with the number of the call, so that it
+ * waits for memory only once. */
 struct LlAhead {
   LlHead head;
   LlUnit unit;
@@ -50,8 +51,8 @@ EP_DEVICE LlAhead ll_load_ahead(const EpArgs &a, const LlCall &c) {
   return ahead;
 }
 
-/* Sends headers (the last warps of a block) and data (the first warps). A warp loads the next unit while it sends
- * this one. */
+/* Sends headers (the last warps of a block) and data (the first warps). A warp loads its next unit while it sends the
+ * current unit. */
 EP_DEVICE void ll_ids_async(const EpArgs &a, const LlCall &c, uint32_t senders, LlAhead ahead) {
   uint32_t tokens = static_cast<uint32_t>(a.tokens), units = tokens * LL_UNITS, step = senders * c.blocks;
   ll_send_tokens(a, c);

@@ -1,7 +1,6 @@
-/* The memory of the low-latency kernels on the symmetric heap. There are no flags: a receiver polls the data words
- * until none is all ones, and writes all ones back once it has read them. Without fence and flag a call on NVLink
- * takes 2.5 to 3 us less. A word of 32 bits (64 bits in headers and counts) must arrive as a whole; different
- * words may arrive in any order.
+/* The memory of the low-latency kernels on the symmetric heap. Senders set no flags. A receiver polls the data words
+ * until none is all ones. After it has read them it writes all ones back. A word of 32 bits (64 bits in headers and
+ * counts) must arrive as a whole; different words may arrive in any order.
  *
  * Calls need no barrier between them. A dispatch ends only when the counts of every rank have arrived, and a rank
  * sends its counts only after all its earlier calls have ended. So no rank is more than one call ahead. */
@@ -10,10 +9,11 @@
 #include "common/token.cuh"
 #include "ll/call.cuh"
 
-/* Regions of the state, in the order of kernels/cuda/declare/ll.go. R is the number of ranks, T max_tokens, K
- * top-k, H hidden. "own": only this rank writes it. "All ones", "Zeroed": contents before the first call. */
+/* Regions of the state, in the order of kernels/cuda/declare/ll.go. R is the number of ranks, T is max_tokens, K is
+ * top-k and H is the hidden size. Only the rank itself writes a region marked "own". "All ones" and "Zeroed" tell
+ * what a region contains before the first call. */
 enum LlRegion {
-  LL_COUNTS,  /* [3][R source][local experts + 1] u64: call << 32 | rows; the last word has the tokens. Zeroed */
+  LL_COUNTS,  /* [3][R source][local experts + 1] u64: call << 32 | rows; last word: tokens. Zeroed */
   LL_HEADERS, /* [3][R source][T][K] u64: weight << 32 | place. All ones */
   LL_SLOTS,   /* [2][R source][T][LL_SLOT_BYTES]: elements, then scales. All ones */
   LL_ROUTE,   /* [R source][T][K] u64: weight << 32 | row or LL_NOWHERE; own */
@@ -28,8 +28,8 @@ static const uint32_t LL_COUNT_WORDS = EP_LOCAL_EXPERTS + 1;
 
 EP_DEVICE uint8_t *ll_at(const EpArgs &a, int rank, LlRegion region) { return a.heap[rank] + a.region[region]; }
 
-/* Returns the count words of a source. Call n uses set n % 3 of counts and headers: a fast rank may already write
- * the next call's set, and this rank clears the previous call's. */
+/* Returns the count words of a source. There are three sets of counts and headers, and call n uses set n % 3. During
+ * a call, a fast rank may already write the next call's set, and this rank clears the previous call's set. */
 EP_DEVICE uint64_t *ll_counts(const EpArgs &a, int owner, uint32_t call, int source) {
   return reinterpret_cast<uint64_t *>(ll_at(a, owner, LL_COUNTS)) + (call % 3 * EP_RANKS + source) * LL_COUNT_WORDS;
 }

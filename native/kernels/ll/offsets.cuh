@@ -1,11 +1,11 @@
-/* Where each source's rows of an expert begin in layout expert. */
+/* Finds where each source's rows of an expert begin in the output of layout expert. */
 #pragma once
 
 #include "common/block.cuh"
 #include "common/dtypes.cuh"
 
-/* Replaces the counts in `rows` by the first row of every (source, expert) segment, with one warp. With `publish`
- * it also writes the output's index. */
+/* Replaces each count in `rows` by the first row of its segment. A segment is the rows of one source for one expert.
+ * One warp calls it. With `publish` it also writes row_offsets and expert_ids. */
 EP_DEVICE void ll_offsets(const EpArgs &a, uint32_t (&rows)[EP_RANKS][EP_LOCAL_EXPERTS], uint32_t lane, bool publish) {
   uint32_t start = 0;
   for (uint32_t first = 0; first < EP_LOCAL_EXPERTS; first += 32) {

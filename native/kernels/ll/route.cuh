@@ -1,12 +1,13 @@
-/* The route of a token in layout expert, which dispatch writes for combine. Lane k has weight << 32 | row of top-k
- * position k. masked/combine.cuh defines the same names. */
+/* The route of a token in layout expert: the weight and the row of each top-k position. Dispatch writes the routes
+ * for combine. Lane k of a warp has the word of position k. masked/combine.cuh defines the same names for layout
+ * masked. */
 #pragma once
 
 #include "ll/call.cuh"
 
 static const uint32_t LL_STEP = 1;
 
-/* Returns the number of blocks that only sum; 0: every block sends and then sums. */
+/* Returns the number of blocks that sum rows but send none. With 0, every block sends and then sums. */
 EP_DEVICE uint32_t ll_summing_blocks(const EpArgs &) { return 0; }
 
 struct LlRoute {
@@ -15,7 +16,7 @@ struct LlRoute {
 
 EP_DEVICE uint32_t ll_row(const LlRoute &r) { return static_cast<uint32_t>(r.word); }
 
-#ifndef LL_HOSTS /* hosts/combine_ll.cuh numbers messages instead */
+#ifndef LL_HOSTS /* hosts/combine_ll.cuh defines these functions for messages between hosts */
 EP_DEVICE LlRoute ll_route_at(const EpArgs &a, const LlCall &c, uint32_t source, uint32_t place, bool exists) {
   return {c.lane < EP_TOPK && exists ? ll_route(a, source, place)[c.lane] : LL_NOWHERE};
 }

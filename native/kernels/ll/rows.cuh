@@ -8,14 +8,15 @@
 
 EP_DEVICE uint32_t ll_block_rows(const EpArgs &, uint32_t rows) { return ceil_div(rows, EP_ROW_PAD) * EP_ROW_PAD; }
 
-/* Writes the index of expert e, whose first row is `row`. The last argument: the expert's rows from each source. */
+/* Writes where the rows of expert e begin. The unnamed argument, which layout masked uses, is the number of rows from
+ * each source. */
 EP_DEVICE void ll_publish_expert(const EpArgs &a, uint32_t e, uint32_t row, const uint32_t (&)[EP_RANKS]) {
   a.row_offsets[e] = row;
   a.expert_ids[e] = static_cast<int32_t>(e);
 }
 
-/* Writes the end of all rows, which lane 31 has in `end`. One warp calls it. The last argument: the rows of n
- * experts in each lane. */
+/* Writes where the last row ends. One warp calls it, and `end` has the value in lane 31. The unnamed argument, which
+ * layout masked uses, is the number of rows of each lane's n experts from each source. */
 template <uint32_t n>
 EP_DEVICE void ll_publish_all(const EpArgs &a, uint32_t lane, uint32_t end, const uint32_t (&)[n][EP_RANKS]) {
   if (lane == 31) a.row_offsets[EP_LOCAL_EXPERTS] = end;
@@ -32,5 +33,5 @@ EP_DEVICE void ll_keep_route(const EpArgs &a, uint32_t source, uint32_t token, u
   ll_route(a, source, token)[k] = head >> 32 << 32 | row;
 }
 
-/* Clears the headers that another kernel wrote in the previous call: none in layout expert. */
+/* Does nothing. In layout masked it clears headers of dispatch_masked. */
 EP_DEVICE void ll_clear_beside(const EpArgs &, const LlCall &) {}

@@ -1,11 +1,13 @@
-/* combine_masked is combine_ll for layout masked: this file defines names of ll/layout.cuh and ll/route.cuh for
- * the memory of masked/layout.cuh.
+/* combine_masked is combine_ll for layout masked: this file defines names of ll/layout.cuh and ll/route.cuh for the
+ * memory of masked/layout.cuh.
  *
- * A rank that sums rows before it sends them needs their weights, which dispatch does not send. So each rank sends
- * its weights at the start of this call, while the first rows load. With mode=split the sending kernel occupies
- * its SMs until the last rank has sent its weights.
+ * Each rank sums its rows of a token before it sends the sum, so it needs the weights of the tokens. In layout
+ * masked, dispatch does not send the weights. So each rank sends its tokens' weights at the start of combine, while
+ * the first rows load. With mode=split, the kernel that sends rows therefore ends only after all ranks have sent
+ * their weights.
  *
- * The kernel reads the routes that follow src_info in the output of any dispatch_masked of this rank. */
+ * The kernel reads routes from memory after src_info, in the output of a dispatch in layout masked. The caller may
+ * pass the output of any such dispatch on this rank. */
 #define LL_MEMORY /* leaves out the memory of ll/ */
 #include "common/ids.cuh"
 #include "ll/call.cuh"
@@ -19,7 +21,7 @@ EP_DEVICE uint8_t *ll_return(const EpArgs &a, int owner, uint32_t call, uint32_t
   return masked_return(a, owner, call, token, slot);
 }
 EP_DEVICE uint32_t ll_places(const EpArgs &a, uint32_t source) {
-  if (!ep_alive(a, source)) return 0; /* the dispatch may be older than the rank's loss */
+  if (!ep_alive(a, source)) return 0; /* the rank may have been lost after the dispatch */
   uint32_t messages = static_cast<uint32_t>(masked_messages(a)[source]);
   return messages <= static_cast<uint32_t>(a.max_tokens) ? messages : 0;
 }
@@ -41,8 +43,9 @@ EP_DEVICE LlRoute ll_route_at(const EpArgs &a, const LlCall &c, uint32_t source,
 EP_DEVICE uint32_t ll_row(const LlRoute &r) { return static_cast<uint32_t>(r.word); }
 EP_DEVICE uint32_t ll_token_of(const LlRoute &r, uint32_t) { return r.token; }
 
-/* Finds the route of one of this rank's tokens. Routes ascend by token: if M of T tokens have a route, that of
- * token t is near place t * M / T. The function reads the 32 places around it, then the next 32 before or after. */
+/* Finds the route of one of this rank's tokens. Routes are sorted by token, and tokens without an expert on this rank
+ * have none. So the function guesses the place of the route in proportion to the token's index. It reads the 32
+ * places around this guess, then the next 32 before or after them. */
 EP_DEVICE LlRoute ll_own_route(const EpArgs &a, const LlCall &c, uint32_t token) {
   const uint32_t messages = ll_places(a, a.rank), tokens = static_cast<uint32_t>(a.tokens);
   const uint32_t guess = static_cast<uint32_t>(static_cast<uint64_t>(token) * messages / tokens);
@@ -65,8 +68,8 @@ EP_DEVICE LlRoute ll_own_route(const EpArgs &a, const LlCall &c, uint32_t token)
 
 static const bool LL_LATE_WEIGHTS = true;
 
-/* Sends each weight of this rank's tokens to the rank of its expert (with LL_PEERS only to other ranks), with
- * `senders` warps of each sending block. */
+/* Sends each weight of this rank's tokens to the rank of its expert. With LL_PEERS it sends none to this rank.
+ * `senders` warps of each sending block call it. */
 EP_DEVICE void ll_send_weights(const EpArgs &a, const LlCall &c, uint32_t senders) {
   uint32_t all = static_cast<uint32_t>(a.tokens) * EP_TOPK, step = c.blocks * senders * 32;
   for (uint32_t j = ll_from_bottom(c) * 32 + c.lane; j < all; j += step) {

@@ -1,5 +1,5 @@
-/* dispatch_masked sends each token once to each rank of its experts. The receiver copies the token to the row of
- * each of its experts there. EP_UNIT_BYTES: message bytes that a warp moves at a time. */
+/* dispatch_masked sends a token once to each rank that has any of its experts. The receiver copies the token to one
+ * row for each of these experts. A warp moves EP_UNIT_BYTES of a message at a time. */
 #include "common/split.cuh"
 #include "masked/places.cuh"
 #include "rank/rows.cuh"
@@ -7,7 +7,7 @@
 struct MaskedShared {
   RankTile tile;
   MaskedPlaces places;
-  uint32_t base[EP_RANKS][EP_LOCAL_EXPERTS]; /* rows received; after masked_index the segment's first row */
+  uint32_t base[EP_RANKS][EP_LOCAL_EXPERTS]; /* rows received; masked_index replaces them by first rows */
   uint32_t messages[EP_RANKS];
   uint32_t failed;
 };
@@ -48,8 +48,8 @@ EP_DEVICE void masked_send(const EpArgs &a, const EpCall &c, const MaskedShared 
   }
 }
 
-/* Sends this block's tokens, with all threads. The first unit is loaded before the tokens are placed, each later
- * unit while the preceding one is sent. */
+/* Sends this block's tokens. All threads call it. A warp loads its first unit before the block computes the places of
+ * the rows. It loads each later unit while it sends the unit before. */
 EP_DEVICE void masked_dispatch_async(const EpArgs &a, const EpCall &c, MaskedShared &s) {
   RankRun run = rank_run(a, c);
   uint32_t step = c.warps * run.share, begin = run.turn + c.warp * run.share;
@@ -75,7 +75,7 @@ EP_DEVICE void masked_dispatch_async(const EpArgs &a, const EpCall &c, MaskedSha
   }
 }
 
-/* Clears the heads and ids of the previous call, because the call after the next one uses the same memory. */
+/* Clears the heads and ids of the previous call, because two calls later the kernel uses their memory again. */
 EP_DEVICE void masked_clear_heads(const EpArgs &a, const EpCall &c) {
   if (c.warp != 0) return;
   MaskedClear before = {ep_number_before(c.number), c.block, gridDim.x, c.lane};
@@ -99,8 +99,8 @@ EP_DEVICE void masked_publish(const EpArgs &a, const MaskedShared &s, uint32_t e
   a.row_offsets[e] = all;
 }
 
-/* Reads all counts and computes s.base, in every block: passing them on would take longer. The last block also
- * writes the output's index. */
+/* Reads all counts and computes s.base. Every block does this, because one block could not pass the result on as
+ * fast. The last block also writes row_offsets and expert_ids. */
 EP_DEVICE void masked_index(const EpArgs &a, const EpCall &c, MaskedShared &s) {
   __syncthreads();
   for (uint32_t i = threadIdx.x; i < EP_RANKS * (EP_LOCAL_EXPERTS + 1); i += blockDim.x) {

@@ -1,6 +1,7 @@
 /* dispatch_masked_ids is the kernel of ll/dispatch_ids.cuh, compiled for layout masked. This file defines the ll_
- * functions that the kernel calls, for the memory of masked/layout.cuh. dispatch_masked uses the same slots and
- * routes, but other headers and token counts. Every token of a source has a route, at the index of the token.
+ * functions that the kernel calls, for the memory of masked/layout.cuh. dispatch_masked_ids and dispatch_masked use
+ * the same slots and routes, but each has its own headers and token counts. dispatch_masked_ids writes a route for
+ * every token of a source, at the index of the token.
  *
  * Calls of dispatch_masked and dispatch_masked_ids may follow each other. A call ends only when its slots are empty
  * and every rank has begun the call. Call n uses set n & 1 of two sets of slots, so call n + 1 writes the other set. */
@@ -24,7 +25,7 @@ EP_DEVICE uint32_t *ll_tokens(const EpArgs &a) { return reinterpret_cast<uint32_
 
 #define LL_WEIGHTS 0 /* combine sends the weights */
 
-/* Returns the rows of an expert's block, which has room for all rows that may arrive. */
+/* Returns the number of rows for which an expert's block has room: all rows that may arrive. */
 EP_DEVICE uint32_t ll_block_rows(const EpArgs &a, uint32_t) { return masked_room(a); }
 
 EP_DEVICE void ll_publish_expert(const EpArgs &a, uint32_t e, uint32_t, const uint32_t (&rows)[EP_RANKS]) {

@@ -1,5 +1,6 @@
-/* Takes the place of the experts in layout masked, where each expert has a block and a count of rows. */
-#define ep_expert ep_expert_alone /* only for its arithmetic */
+/* Defines a kernel that stands for the experts in tests of layout masked. In this layout each expert has a block of
+ * rows and a count of the rows in use. */
+#define ep_expert ep_expert_alone /* renames the kernel of the other layouts, which is not used here */
 #include "common/expert.cuh"
 #undef ep_expert
 
@@ -18,7 +19,7 @@ EP_ENTRY(1024, 1) ep_expert(const __grid_constant__ EpArgs a) {
   uint16_t *y = const_cast<uint16_t *>(a.y);
   uint32_t room = EP_RANKS * static_cast<uint32_t>(a.max_tokens);
   for (uint32_t e = 0; e < EP_LOCAL_EXPERTS; e++) {
-    uint32_t rows = min(a.row_offsets[e], room); /* a broken dispatch's count must not lead outside the block */
+    uint32_t rows = min(a.row_offsets[e], room); /* a broken dispatch may write too large a count */
     float gain = expert_gain(a, static_cast<int32_t>(e) + EP_SHARED);
     for (uint32_t i = blockIdx.x; i < rows; i += gridDim.x)
       for (uint32_t column = threadIdx.x; column < EP_HIDDEN; column += blockDim.x)

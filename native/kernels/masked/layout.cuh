@@ -1,12 +1,14 @@
-/* The memory of layout masked. The output has a block of R*T rows for each local expert, by source rank and token.
- * Messages are as in rank/layout.cuh, which also explains why no barrier is needed. For each top-k position, a
- * message's head holds the local expert and the number of the sender's earlier tokens for this expert. From this
- * and from all counts the receiver computes the row. */
+/* The memory of layout masked. The output has a block of rows for each local expert, with room for all tokens of all
+ * ranks. Rows of a block are sorted by source rank, then by token. Messages are those of rank/layout.cuh, which also
+ * explains why calls need no barrier between them. For each top-k position, a message's head holds the local expert
+ * and the number of the sender's earlier tokens for this expert. The receiver computes the row from this head and
+ * from the counts of all ranks. */
 #pragma once
 
 #include "rank/layout.cuh"
 
-/* Regions of the state, in the order of kernels/cuda/declare/masked.go. The first four are those of RankRegion. */
+/* Regions of the state, in the order of kernels/cuda/declare/masked.go. The first four regions have the names of
+ * RankRegion. */
 enum MaskedRegion {
   MASKED_WEIGHTS = RANK_RETURN + 1, /* [2][R source][T][K] u64: call << 32 | weight. Zeroed */
   MASKED_HEADS,   /* [3][R source][T][RANK_HEAD] u32. All ones */
@@ -17,7 +19,7 @@ enum MaskedRegion {
 };
 
 static const uint32_t MASKED_RETURN_SLOTS = EP_RANKS > EP_TOPK ? EP_RANKS : EP_TOPK;
-static const uint32_t MASKED_ROUTE = 1 + EP_TOPK; /* words of a message that combine needs */
+static const uint32_t MASKED_ROUTE = 1 + EP_TOPK; /* words of a route */
 
 EP_DEVICE uint8_t *masked_at(const EpArgs &a, int rank, MaskedRegion region) { return ep_heap(a, rank) + a.region[region]; }
 
@@ -51,17 +53,18 @@ EP_DEVICE uint8_t *masked_return(const EpArgs &a, int owner, uint32_t call, uint
 
 EP_DEVICE uint32_t masked_room(const EpArgs &a) { return EP_RANKS * static_cast<uint32_t>(a.max_tokens); }
 
-/* Return the routes for combine: [R source][T][MASKED_ROUTE], then [R source] numbers of messages. A route holds
- * the token and, for each top-k position, the row or -1. The routes follow src_info in the output. Each
- * call has its own output, so calls may be combined in any order. A source's routes are in the order of tokens. */
+/* Return addresses of the routes for combine, and of the numbers of messages. Both follow src_info in the output:
+ * first an array of routes [source rank][place], then a number for each source. A route holds the token and, for each
+ * top-k position, the row, or -1 for none on this rank. Each dispatch has its own output, so dispatches may be
+ * combined in any order. A source's routes are sorted by token. */
 EP_DEVICE int32_t *masked_routes(const EpArgs &a) { return a.src_info + 2 * a.max_rows; }
 EP_DEVICE int32_t *masked_route(const EpArgs &a, uint32_t source, uint32_t place) {
   return masked_routes(a) + (static_cast<uint64_t>(source) * a.max_tokens + place) * MASKED_ROUTE;
 }
 EP_DEVICE int32_t *masked_messages(const EpArgs &a) { return masked_route(a, EP_RANKS, 0); }
 
-/* Calls of dispatch_masked and dispatch_masked_ids may follow each other on the same memory. A call clears the
- * words of call `MaskedClear::number`, which either kernel wrote, because call number + 3 uses the same set. One
+/* Calls of dispatch_masked and dispatch_masked_ids may follow each other on the same memory. A call clears the words
+ * of the previous call, whichever kernel wrote them. `MaskedClear::number` is the number of that previous call. One
  * warp of each block calls the functions below. */
 struct MaskedClear {
   uint32_t number, block, blocks, lane;

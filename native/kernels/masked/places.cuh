@@ -1,5 +1,5 @@
-/* Finds the place of a row: the number of earlier tokens of its source that chose its expert. It is the same in
- * every run. */
+/* Finds the place of a row: how many earlier tokens of the same source chose the same expert. The place is the same
+ * in every run. */
 #pragma once
 
 #include "common/message.cuh"
@@ -15,15 +15,17 @@ struct MaskedPlaces {
   uint32_t place[MASKED_TILE][EP_TOPK];
 };
 
-/* Adds the rows of tokens [begin, end) to `into`, by expert. Begins and ends with a barrier. */
+/* Counts the rows of tokens from `begin` to before `end`, and adds the number for each expert to `into`. Begins and
+ * ends with a barrier. */
 EP_DEVICE void masked_count_rows(const EpArgs &a, uint32_t begin, uint32_t end, uint32_t (&into)[EP_EXPERTS]) {
   __syncthreads();
   ep_tally_ids(a, begin * EP_TOPK + threadIdx.x, blockDim.x, end * EP_TOPK, into);
   __syncthreads();
 }
 
-/* Finds the places of the rows of tokens [first, end), at most MASKED_TILE, with one warp. Lanes change different
- * counters, because a token's experts are distinct. Begins and ends with a barrier. */
+/* Finds the places of the rows of at most MASKED_TILE tokens, from `first` to before `end`. Warp 0 handles one token
+ * at a time, a lane for each top-k position. Its lanes need no atomics, because a token's experts are distinct.
+ * Begins and ends with a barrier. */
 EP_DEVICE void masked_place_tile(const EpArgs &a, const EpCall &c, MaskedPlaces &m, uint32_t first, uint32_t end) {
   __syncthreads();
   for (uint32_t i = threadIdx.x; i < (end - first) * EP_TOPK; i += blockDim.x)

@@ -1,8 +1,9 @@
-/* combine_rank sends back one row for each (token, rank): the weighted sum that the caller has computed for the
- * rank's experts. It adds a token's rows in f32 in the order of ranks. Receivers poll the rows; a rank does not
- * send its own.
+/* combine_rank sends back one row for each token that this rank received: the weighted sum that the caller has
+ * computed for this rank's experts. The token's rank polls the slots where the rows arrive. It adds the rows in f32,
+ * in the order of ranks. It reads its own row from y and not from a slot.
  *
- * It may read row_offsets and src_info of any dispatch_rank of this rank. */
+ * combine_rank reads row_offsets and src_info. The caller may pass the output of any dispatch in layout rank on this
+ * rank. */
 #include "common/split.cuh"
 #include "rank/return.cuh"
 
@@ -13,7 +14,7 @@ static const uint32_t RANK_BATCH = RANK_PEERS < 7 ? RANK_PEERS : 7;
 
 EP_DEVICE bool rank_in_row(uint32_t column) { return RANK_ROW % EP_UNIT_BYTES == 0 || column < RANK_ROW; }
 
-/* A chunk of a row that is sent. Consecutive units go to different ranks. */
+/* A unit of work: one chunk of a row that this rank sends. Consecutive units go to different ranks. */
 struct RankReturn {
   uint32_t token, source, column;
   bool exists;
@@ -27,8 +28,9 @@ EP_DEVICE void rank_load_row(const EpArgs &a, RankReturn &r, uint64_t row, bool 
     if (there && rank_in_row(r.column + 512 * v)) r.data[v] = ld_readonly(rank_y(a, row, r.column + 512 * v));
   }
 }
-/* Loads a unit. With segments (rows that are not packed), the position of a row does not depend on the count. With
- * `ahead` it then loads the row at once and checks the count afterwards. */
+/* Loads a unit. Without EP_PACKED each source has a fixed segment of rows, so the position of a row is known before
+ * the source's number of rows. Then, with `ahead`, the function loads the row first and checks afterwards that it
+ * exists. */
 EP_DEVICE RankReturn rank_load_return(const EpArgs &a, const EpCall &c, uint32_t unit, RankRows of, bool ahead) {
   const uint32_t peers = RANK_PEERS, most = static_cast<uint32_t>(a.max_tokens);
   uint32_t place = unit / peers / RANK_CHUNKS;
@@ -66,14 +68,14 @@ EP_DEVICE void rank_combine_async(const EpArgs &a, const EpCall &c) {
   }
 }
 
-/* Vectors of a token that a lane loads and adds together. With more than 2 ranks the registers are enough for one. */
+/* Number of a row's vectors that a lane loads at a time. With more than 2 ranks it has registers for only one. */
 static const uint32_t RANK_WIDE = EP_RANKS <= 2 && RANK_STEP > 1 ? 2 : 1;
 
-/* Some vectors of a token's rows from a batch of other ranks. The other ranks are numbered without this rank, see
- * rank_other. `first` is the number of the first one in the batch. */
+/* Some vectors of a token's rows from a batch of other ranks. Other ranks are counted from 0 in the order of ranks,
+ * without this rank. rank_other returns the rank for such a number. `first` is the number of the batch's first rank. */
 struct RankTerms {
   uint8_t *slots;
-  uint32_t first, used, left; /* used: bit i: other rank first + i has a row; left: bytes to the row's end */
+  uint32_t first, used, left; /* bit i of used: rank number first + i has a row; left: bytes to the row's end */
 };
 EP_DEVICE uint32_t rank_other(const EpArgs &a, uint32_t i) { return i + (i >= static_cast<uint32_t>(a.rank)); }
 EP_DEVICE bool rank_there(const RankTerms &t, uint32_t v) { return RANK_ROW % EP_UNIT_BYTES == 0 || v * 512 < t.left; }
@@ -82,8 +84,8 @@ EP_DEVICE uint4 *rank_term(const EpArgs &a, const RankTerms &t, uint32_t i, uint
   return reinterpret_cast<uint4 *>(t.slots + rank_other(a, exists ? t.first + i : 0) * RANK_ROW + (rank_there(t, v) ? v * 512 : 0));
 }
 
-/* Polls the slots of a batch of ranks until all have arrived. It also reads unused slots, to avoid a branch
- * between the loads. */
+/* Polls the slots of a batch of ranks until the rows of all these ranks have arrived. It also reads unused slots,
+ * because a branch between the loads would delay them. */
 EP_DEVICE bool rank_wait_terms(const EpArgs &a, const RankTerms &t, uint4 (&data)[RANK_WIDE][RANK_BATCH]) {
   EpSpin spin;
   for (;;) {

@@ -1,5 +1,5 @@
-/* Exchanges counts of rows, and finds where the rows of each rank begin, for dispatches that store rows in
- * outputs. */
+/* Exchanges counts of rows, and finds where the rows of each rank begin. dispatch_rank_home and dispatch_rank_staged
+ * use it. */
 #pragma once
 
 #include "rank/tokens.cuh"
@@ -8,12 +8,13 @@ struct RankHomeShared {
   RankTile tile;
   uint32_t rows[EP_RANKS][EP_RANKS];
   uint32_t first[EP_RANKS];          /* first row of each source on this rank */
-  uint32_t there[EP_RANKS];          /* first row of this rank on each rank */
+  uint32_t there[EP_RANKS];          /* first row from this rank on each rank */
   uint32_t failed;
 };
 
-/* Tells every rank that this rank has begun the call, if each source has its own segment of the output. It uses
- * the word for this rank's rows to itself, whose count no other rank needs then. */
+/* Tells every rank that this rank has begun the call. With EP_PACKED it does nothing, because the counts tell it. It
+ * writes to the word that would hold how many rows this rank sends to itself: without EP_PACKED no other rank reads
+ * this count. */
 EP_DEVICE void rank_home_begin(const EpArgs &a, const EpCall &c) {
   if (EP_PACKED || c.block != 0 || threadIdx.x >= EP_RANKS || threadIdx.x == static_cast<uint32_t>(a.rank)) return;
   int to = static_cast<int>(threadIdx.x);
@@ -37,7 +38,7 @@ EP_DEVICE uint32_t rank_home_wait_count(const EpArgs &a, const EpCall &c, RankHo
   return rows;
 }
 
-/* Waits for the counts, and finds where the rows of each source begin. All threads call it; begins and ends with a
+/* Waits for the counts, and finds where the rows of each source begin. All threads call it. It begins and ends with a
  * barrier. */
 EP_DEVICE void rank_home_counts(const EpArgs &a, const EpCall &c, RankHomeShared &s) {
   __syncthreads();
@@ -59,8 +60,8 @@ EP_DEVICE void rank_home_counts(const EpArgs &a, const EpCall &c, RankHomeShared
   __syncthreads();
 }
 
-/* Waits until this rank may store rows on all other ranks, and knows their positions. All threads call it; begins
- * and ends with a barrier. */
+/* Waits until this rank may store rows on all other ranks, and computes where its rows begin there. All threads call
+ * it. It begins and ends with a barrier. */
 EP_DEVICE void rank_home_ready(const EpArgs &a, const EpCall &c, RankHomeShared &s) {
   if (EP_PACKED) {
     rank_home_counts(a, c, s);
@@ -85,9 +86,9 @@ EP_DEVICE void rank_home_leave_counts(const EpArgs &a, const RankHomeShared &s) 
 
 EP_DEVICE uint64_t rank_row_on(const RankHomeShared &s, uint32_t i, int to) { return s.there[to] + static_cast<uint64_t>(rank_place(s.tile, i, to)); }
 
-/* Sets s.tile.base to the tokens before `begin` for each rank, and waits until this rank may store rows on all
- * other ranks. The last sending block first counts all tokens and sends the counts, because every rank waits for
- * them. All threads of a sending block call it; ends with a barrier. */
+/* Sets s.tile.base to the number of tokens before `begin` that go to each rank. Then it waits until this rank may
+ * store rows on all other ranks. The last sending block first counts all tokens and sends the counts, because every
+ * rank waits for these counts. All threads of a sending block call it. It ends with a barrier. */
 EP_DEVICE void rank_home_prepare(const EpArgs &a, const EpCall &c, RankHomeShared &s, uint32_t begin) {
   uint32_t tokens = static_cast<uint32_t>(a.tokens);
   if (c.block == c.senders - 1) {

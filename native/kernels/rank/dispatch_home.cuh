@@ -1,13 +1,15 @@
-/* dispatch_rank_home is a dispatch_rank for many tokens: a sender stores a token's elements in the receiver's
- * output, not in a slot. With few SMs, copies from slots take longer than the link.
+/* dispatch_rank_home is a dispatch_rank for many tokens: a sender stores a token's elements in the receiver's output,
+ * not in a slot. With few SMs, copying rows out of slots takes longer than sending them over the link.
  *
- * But a sender first waits until all ranks have begun the call (segments), or for all counts (packed rows), and
- * each token needs a fence. After the fence the sender stores scales and head in the slot. When the receiver sees
- * them, the elements have arrived too.
+ * A sender first waits until it may write to the outputs. If each source has its own segment of the output, it waits
+ * until all ranks have begun the call. If rows are packed, it waits for the counts of all ranks. For each token the
+ * sender stores the elements, passes a fence, and stores the scales and the head in the slot. When the receiver sees
+ * the head, the elements have arrived too.
  *
- * dispatch_rank_staged (EP_STAGED) is for outputs that peers cannot reach. A peer's elements go to the slot,
- * before scales and head. The receiver copies them, and fills the slot with ones, because calls with rows=slot
- * poll it. Half of a block's warps may receive while the others send. A rank's own rows pass through no slot. */
+ * dispatch_rank_staged (EP_STAGED) is for outputs that other ranks cannot write to. The sender stores the elements in
+ * the slot, before the scales and the head. The receiver copies the elements, and fills the slot with ones again,
+ * because dispatch_rank polls the same slots. Half of a block's warps may receive while the other half sends. A rank
+ * stores rows of its own tokens in its output directly. */
 #include "rank/tails.cuh"
 
 #ifdef EP_STAGED
@@ -16,8 +18,8 @@ static const bool RANK_STAGED = true;
 static const bool RANK_STAGED = false;
 #endif
 
-/* Stores a unit in the token's rows, and keeps its scales in registers. The first rank changes from unit to unit,
- * to use all links. */
+/* Stores a unit of a token on each rank that has any of its experts, and keeps the unit's scales in registers. Each
+ * unit starts with another rank, to use all links. */
 EP_DEVICE void rank_home_store(const EpArgs &a, const EpCall &c, const RankHomeShared &s, uint32_t i, uint32_t unit, const RankUnit &u, RankScales &kept) {
   uint32_t first = unit * (32 * RANK_STEP) + c.lane, turn = static_cast<uint32_t>(a.rank) + 1 + unit;
   EpVector out[RANK_STEP];
@@ -41,7 +43,8 @@ EP_DEVICE void rank_home_store(const EpArgs &a, const EpCall &c, const RankHomeS
   }
 }
 
-/* Sends tokens [first, end), the tile, each with one warp. The warp's next unit is loaded while one is stored. */
+/* Sends a tile: the tokens from `first` to before `end`. One warp sends a token. It loads its next unit while it
+ * stores the current one. */
 EP_DEVICE void rank_home_send(const EpArgs &a, const EpCall &c, const RankHomeShared &s, uint32_t first, uint32_t end, RankUnit next) {
   for (uint32_t token = first + c.warp; token < end; token += c.warps) {
     RankScales kept = {};
@@ -56,8 +59,8 @@ EP_DEVICE void rank_home_send(const EpArgs &a, const EpCall &c, const RankHomeSh
   }
 }
 
-/* Sends this block's tokens [begin, end) in tiles, with c.warps warps and a token for each thread. `unit` is the
- * first unit of this warp's first token. */
+/* Sends this block's tokens from `begin` to before `end`. c.warps warps call it, and a tile has one token for each of
+ * their threads. `unit` holds the first unit of this warp's first token. */
 EP_DEVICE void rank_home_tiles(const EpArgs &a, const EpCall &c, RankHomeShared &s, uint32_t begin, uint32_t end, RankUnit unit) {
   const uint32_t tile = RANK_STAGED ? c.warps * 32 : blockDim.x;
   for (uint32_t first = begin; first < end; first += tile) {
@@ -78,7 +81,7 @@ EP_DEVICE void rank_home_async(const EpArgs &a, const EpCall &c, RankHomeShared 
   rank_home_tiles(a, c, s, begin, end, unit);
 }
 
-/* Vectors of a row that a lane copies at a time. 1,024 threads have registers for four. */
+/* Number of a row's vectors that a lane copies at a time. In a block of 1,024 threads a lane has registers for four. */
 static const uint32_t RANK_TAKEN = EP_THREADS > 768 ? 4 : 7;
 
 EP_DEVICE void rank_take_elements(const EpArgs &a, const EpCall &c, const RankHomeShared &s, const RankTailWords &m) {

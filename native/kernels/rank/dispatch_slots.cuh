@@ -1,4 +1,4 @@
-/* dispatch_rank sends each token once to each rank of its experts. EP_UNIT_BYTES: message bytes that a warp moves
+/* dispatch_rank sends a token once to each rank that has any of its experts. A warp moves EP_UNIT_BYTES of a message
  * at a time. */
 #include "common/split.cuh"
 #include "rank/rows.cuh"
@@ -18,8 +18,8 @@ EP_DEVICE void rank_signal(const EpArgs &a, const EpCall &c, const uint32_t (&al
   st_relaxed_sys(rank_count(a, to, c.number, a.rank), static_cast<uint64_t>(c.number) << 32 | all[to]);
 }
 
-/* Sends one unit of token `token`, number i of the tile, to all its ranks. If rows are not packed, this rank's own
- * row goes to its final place at once. */
+/* Sends one unit of token `token` to each rank that has any of its experts. `i` is the token's index in the tile. If
+ * rows are not packed, the function writes this rank's own row directly to the output. */
 EP_DEVICE void rank_send(const EpArgs &a, const EpCall &c, const RankTile &t, uint32_t token, uint32_t i, uint32_t unit, const RankUnit &u) {
   uint32_t first = unit * (32 * RANK_STEP) + c.lane;
   EpVector out[RANK_STEP];
@@ -53,8 +53,8 @@ EP_DEVICE void rank_send(const EpArgs &a, const EpCall &c, const RankTile &t, ui
   }
 }
 
-/* Sends tokens [begin, end) of the tile that begins at token `first`. The first unit is in registers (`next`), and each
- * later unit is loaded while the preceding one is sent. */
+/* Sends the tokens from `begin` to before `end`, in the tile that begins at token `first`. `next` holds this warp's
+ * first unit. The warp loads each later unit while it sends the unit before. */
 EP_DEVICE void rank_send_tile(const EpArgs &a, const EpCall &c, const RankTile &t, const RankRun &run, uint32_t first, uint32_t begin, uint32_t end, RankUnit next) {
   uint32_t step = c.warps * run.share, job = run.turn + c.warp * run.share, jobs = (end - begin) * RANK_UNITS;
   while (job < jobs) {
@@ -132,13 +132,13 @@ struct RankPart {
   uint32_t scale[RANK_STEP], head[RANK_HEAD_LANE];
 };
 
-/* Returns whether a message belongs to this warp, which polled it before it knew the source's count. The message
- * must exist, and its turn (position in the order of sending) must equal its place: the source sends at most one
- * message from each block. Otherwise another warp may empty the slot. */
+/* Returns whether this warp must receive a message that it polled before it knew the source's count. A warp polls
+ * ahead as if each block of the source sent at most one message. If the message does not exist, or blocks send more
+ * than one message, another warp may be assigned to this slot. */
 EP_DEVICE bool rank_early_is_ours(const EpCall &c, const RankPart &p, uint32_t rows) { return p.place < rows && rows <= c.senders; }
 
-/* Polls the unit, and with the first unit the head, until all has arrived. With `early` it also polls the source's
- * count, and returns false if the unit does not belong to this warp. */
+/* Polls a unit until it has arrived. The message's head arrives with unit 0. With `early` the function also polls the
+ * source's count, and returns false if this warp must not receive the unit. */
 EP_DEVICE bool rank_wait_part(const EpArgs &a, const EpCall &c, RankPart &p, bool early) {
   uint8_t *slot = rank_slot(a, a.rank, c.number, p.source, p.place);
   const uint64_t *count = rank_count(a, a.rank, c.number, p.source);
@@ -187,8 +187,8 @@ EP_DEVICE void rank_take_part(const EpArgs &a, const EpCall &c, const RankShared
 /* The number of sources that send through slots. If rows are not packed, a rank writes its own rows directly. */
 static const uint32_t RANK_SOURCES = EP_PACKED ? EP_RANKS : EP_RANKS - 1;
 
-/* Returns the unit of job number `job`, with the job's turn in `place`. Turn and place are equal only if the
- * source sends at most one message from each block. */
+/* Returns the unit that belongs to `job`. It stores the job's turn in `place`: rank_turn in rank/layout.cuh then
+ * finds the place. Turn and place are equal if each block of the source sends at most one message. */
 EP_DEVICE RankPart rank_part(const EpArgs &a, uint32_t job) {
   const uint32_t sources = max(RANK_SOURCES, 1u);
   RankPart p;
@@ -198,8 +198,8 @@ EP_DEVICE RankPart rank_part(const EpArgs &a, uint32_t job) {
   return p;
 }
 
-/* Receives. A warp polls its first unit while the counts are under way, if its place is below this rank's number
- * of tokens. Warp 0 waits for the counts instead. */
+/* Receives rows. Warp 0 waits for the counts. Meanwhile each of the block's other warps polls its first unit, if the
+ * unit's place is below this rank's number of tokens. */
 EP_DEVICE void rank_dispatch_wait(const EpArgs &a, const EpCall &c, RankShared &s) {
   uint32_t job = rank_receiver(c), most = 0;
   RankPart p = rank_part(a, job);

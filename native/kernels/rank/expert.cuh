@@ -1,6 +1,7 @@
-/* Takes the place of the experts in layout rank, where a token has one row for all its experts on a rank. y is the
- * weighted sum of their outputs, added in f32 in top-k order and rounded to BF16. */
-#define ep_expert ep_expert_alone /* only for its arithmetic */
+/* Defines a kernel that stands for the experts in tests of layout rank. In this layout a token has one row for all
+ * its experts on a rank. y is the weighted sum of these experts' outputs. The kernel adds in f32 in top-k order, and
+ * rounds the sum to BF16. */
+#define ep_expert ep_expert_alone /* renames the kernel of the other layouts, which is not used here */
 #include "common/expert.cuh"
 #undef ep_expert
 #include "common/dtypes.cuh"
@@ -29,7 +30,8 @@ EP_DEVICE void rank_expert_row(const EpArgs &a, uint64_t row) {
   }
 }
 
-/* Computes y for all rows. row_offsets has the first row of each source with EP_PACKED 1, else its number of rows. */
+/* Computes y for all rows. With EP_PACKED 1 row_offsets holds the first row of each source. With EP_PACKED 0 it holds
+ * each source's number of rows. */
 EP_ENTRY(1024, 1) ep_expert(const __grid_constant__ EpArgs a) {
   for (uint32_t r = 0; r < EP_RANKS; r++) {
     uint32_t first = EP_PACKED ? a.row_offsets[r] : r * static_cast<uint32_t>(a.max_tokens);

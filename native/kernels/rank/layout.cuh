@@ -1,24 +1,25 @@
 /* The memory of the kernels of layout rank. A token has one row on each rank that has any of its experts.
  *
  * A message holds the token, its local experts and their weights. The receiver polls the words of the message until
- * none of them is all ones. It copies them to the output and writes all ones back. A word of 32 bits (64 bits in
- * counts) must arrive as a whole; words may arrive in any order.
+ * none of them is all ones. It copies them to the output and writes all ones back. A word must arrive as a whole, but
+ * the words of a message may arrive in any order. A word has 32 bits, or 64 bits in counts.
  *
  * If EP_PACKED is 0, each sender has max_tokens rows of the output. If EP_PACKED is 1, rows have no gaps.
  *
- * Calls need no barrier between them: a dispatch ends only when the counts of every rank have arrived, and a rank
- * sends its counts only after all its earlier calls have ended. So no rank is more than one call ahead, and two sets
- * of messages and counts are enough. Combine waits for RANK_STARTED.
+ * Calls need no barrier between them. A dispatch ends only when the counts of every rank have arrived. A rank sends
+ * its counts only after all its earlier calls have ended. So no rank is more than one call ahead, and two sets of
+ * messages and counts are enough. A combine waits for the words in RANK_STARTED (common/started.cuh).
  *
- * dispatch_rank_home waits for all ranks before it stores rows in their outputs: a rank that has begun a call no
- * longer needs the output of the call before. Its messages are only the scales and the head of a row. */
+ * dispatch_rank_home stores elements in the outputs of other ranks. It first waits until every rank has begun the
+ * call, because a rank that has begun a call no longer needs the output of the call before. Its messages contain only
+ * the scales and the head of a row. */
 #pragma once
 
 #include "common/call.cuh"
 #include "common/token.cuh"
 
-/* Regions of the state, in the order of kernels/cuda/declare/rank.go. R is the number of ranks, T is max_tokens, H is
- * hidden. "All ones" and "Zeroed" are the contents before the first call. */
+/* Regions of the state, in the order of kernels/cuda/declare/rank.go. R is the number of ranks, T is max_tokens and H
+ * is the hidden size. "All ones" and "Zeroed" tell what a region contains before the first call. */
 enum RankRegion {
   RANK_COUNTS,  /* [2][R source][R] u64: call << 32 | number of rows from the source for a rank. Zeroed */
   RANK_SLOTS,   /* [2][R source][T][RANK_SLOT_BYTES]. All ones */
@@ -33,17 +34,18 @@ static const uint32_t RANK_HEAD = 1 + 2 * EP_TOPK;
 static const uint32_t RANK_HEAD_LANE = (RANK_HEAD + 31) / 32;
 static const uint32_t RANK_SLOT_BYTES = ep_up(EP_PAYLOAD + (EP_TOKEN_SCALES + RANK_HEAD) * 4, 128);
 
-/* Returns this warp's number among the receiving warps. If blocks both send and receive, receiving begins with the
- * last warps and sending with the first warps, so that with little work no warp does both. */
+/* Returns this warp's index among the receiving warps. If each block sends and receives, the first units to send go
+ * to its first warps, and the first units to receive go to its last warps. So in a small batch no warp sends and
+ * receives. */
 EP_DEVICE uint32_t rank_receiver(const EpCall &c) {
   if (c.receivers == 0) return (c.warps - 1 - c.warp) * c.senders + c.block;
   return c.warp * c.receivers + c.block - c.senders;
 }
 EP_DEVICE uint32_t rank_receiving_warps(const EpCall &c) { return (c.receivers == 0 ? c.senders : c.receivers) * c.warps; }
 
-/* A turn is a position in the order in which a source sends: the first message of every block, then the second message
- * of every block, and so on. rank_turns returns the number of turns of `rows` messages. rank_turn returns the message
- * of turn i, or at least `rows` if the turn has no message. */
+/* A turn is a position in the order in which a source sends: the first message of every block, then the second
+ * message of every block, and so on. rank_turns returns the number of turns of `rows` messages. rank_turn returns the
+ * index of the message of turn i. If the turn has no message, it returns `rows` or a larger number. */
 EP_DEVICE uint32_t rank_turns(const EpCall &c, uint32_t rows) { return (rows + c.senders - 1) / c.senders * c.senders; }
 EP_DEVICE uint32_t rank_turn(const EpCall &c, uint32_t i, uint32_t rows) {
   uint32_t each = (rows + c.senders - 1) / c.senders;

@@ -1,4 +1,4 @@
-/* The rows that a combine of layout rank sends back. */
+/* Finds the rows that combine sends back in layout rank. */
 #pragma once
 
 #include "common/ids.cuh"
@@ -11,7 +11,7 @@ EP_DEVICE const uint4 *rank_y(const EpArgs &a, uint64_t row, uint32_t column) {
   return reinterpret_cast<const uint4 *>(reinterpret_cast<const uint8_t *>(a.y) + row * RANK_ROW + column);
 }
 
-/* Lane r holds the number of rows from rank r, and the first of these rows. A lost rank gets no rows. */
+/* Lane r holds the number of rows from rank r, and the first of these rows. Combine sends no rows to a lost rank. */
 struct RankRows {
   uint32_t rows, first;
 };

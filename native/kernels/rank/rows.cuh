@@ -54,5 +54,5 @@ EP_DEVICE uint32_t rank_head(const EpArgs &a, uint32_t token, int to, uint32_t i
   bool there = id >= 0 && id / EP_LOCAL_EXPERTS == to;
   if (i <= EP_TOPK) return there ? static_cast<uint32_t>(id % EP_LOCAL_EXPERTS) : RANK_ELSEWHERE;
   uint32_t weight = there ? __float_as_uint(a.weights[token * EP_TOPK + k]) : 0;
-  return weight == EP_SENTINEL ? 0x7fffffffu : weight; /* both are a NaN */
+  return weight == EP_SENTINEL ? 0x7fffffffu : weight; /* EP_SENTINEL marks an empty word */
 }

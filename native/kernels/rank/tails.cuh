@@ -1,5 +1,5 @@
-/* Messages without elements. A sender writes the elements of a row to the output, and then the scales and the head of
- * the row as a message. When the message has arrived, the elements have arrived too. */
+/* Sends and receives messages that contain the scales and the head of a row, but not its elements. A sender first
+ * stores the row's elements, then the message. When the message has arrived, the elements have arrived too. */
 #pragma once
 
 #include "rank/counts.cuh"
@@ -18,7 +18,8 @@ struct RankScales {
   uint32_t word[RANK_SCALE_LANE + 1];
 };
 
-/* Passes each scale of a step to the lane that stores it. In a step every eighth lane has a scale. */
+/* Passes scales to the lanes that will store them. A warp converts one vector in each lane at a time, and `step`
+ * counts these times. In each step every eighth lane has a scale. */
 EP_DEVICE void rank_keep_scales(uint32_t lane, uint32_t step, uint32_t scale, RankScales &kept) {
   uint32_t word = __shfl_sync(EP_FULL_WARP, scale, lane % 4 * 8);
 #pragma unroll
@@ -26,8 +27,8 @@ EP_DEVICE void rank_keep_scales(uint32_t lane, uint32_t step, uint32_t scale, Ra
     if (step / 8 == i && lane / 4 == step % 8) kept.word[i] = word;
 }
 
-/* Writes the scales and the head of a token to its row on this rank and to the slots of other ranks. The barrier and
- * the fence before these writes ensure that the warp's stores of elements come first. */
+/* Writes the scales and the head of a token to its row on this rank and to the slots of other ranks. A barrier and a
+ * fence before these writes ensure that other ranks see the warp's elements first. */
 EP_DEVICE void rank_home_end(const EpArgs &a, const EpCall &c, const RankHomeShared &s, uint32_t token, uint32_t i, const RankScales &kept) {
   __syncwarp();
   fence_acq_rel_sys();
@@ -63,7 +64,7 @@ struct RankTailWords {
   uint32_t word[RANK_TAIL_LANE];
 };
 
-/* Returns message number `job`, without its words. */
+/* Returns which message belongs to `job`. It does not load the words. */
 EP_DEVICE RankTailWords rank_tail(const EpCall &c, const RankHomeShared &s, int rank, uint32_t job) {
   RankTailWords m;
   m.source = (static_cast<uint32_t>(rank) + 1 + job % RANK_PEERS) % EP_RANKS;

@@ -1,5 +1,5 @@
-/* Finds to which ranks each of this rank's tokens goes. A token's place is its number among this rank's tokens for one
- * rank. Places depend only on the top-k ids. */
+/* Finds the ranks that each token of this rank goes to. A token's place on a rank is the number of earlier tokens
+ * that go to the same rank. Places depend only on the top-k ids. */
 #pragma once
 
 #include "common/block.cuh"
@@ -13,7 +13,7 @@ struct RankTile {
   uint32_t goes[RANK_GROUPS][EP_RANKS];
   uint32_t before[RANK_GROUPS][EP_RANKS]; /* tokens before the group that go to the rank */
   uint32_t base[EP_RANKS];                /* tokens before the tile that go to the rank */
-  uint32_t all[EP_RANKS];                 /* all this rank's tokens for the rank, if counted */
+  uint32_t all[EP_RANKS];                 /* all tokens that go to the rank, once counted */
 };
 
 EP_DEVICE uint32_t rank_mask(const EpArgs &a, uint32_t token) {
@@ -28,8 +28,8 @@ EP_DEVICE uint32_t rank_mask(const EpArgs &a, uint32_t token) {
 
 static const uint32_t RANK_LOOKS = 4; /* tokens whose ids a counting thread loads at once */
 
-/* Adds to `into` the number of tokens of [begin, end) that go to each rank. All threads of the block call it. It
- * begins and ends with a barrier. */
+/* Counts the tokens from `begin` to before `end` that go to each rank, and adds the counts to `into`. All threads of
+ * the block call it. It begins and ends with a barrier. */
 EP_DEVICE void rank_count_tokens(const EpArgs &a, const EpCall &c, uint32_t begin, uint32_t end, uint32_t (&into)[EP_RANKS]) {
   __syncthreads();
   uint32_t mine = 0;
@@ -52,7 +52,8 @@ EP_DEVICE void rank_count_tokens(const EpArgs &a, const EpCall &c, uint32_t begi
   __syncthreads();
 }
 
-/* Waits for the first c.warps warps. With EP_STAGED the other warps receive meanwhile. */
+/* Is a barrier for the first c.warps warps of a block. With EP_STAGED the block's other warps receive at the same
+ * time. Without it, c.warps counts all warps of the block. */
 EP_DEVICE void rank_meet(const EpCall &c) {
 #ifdef EP_STAGED
   bar_sync(1, c.warps * 32);
@@ -69,7 +70,8 @@ EP_DEVICE void rank_mark(const EpCall &c, RankTile &t, uint32_t mask) {
   }
 }
 
-/* Stores the number of tokens for rank `lane` before each of `groups` groups, and returns the number after them. */
+/* Lane r counts the tokens that go to rank r. It stores the count before each of `groups` groups, and returns the
+ * count after the last group. `before` is the count before the first group. */
 EP_DEVICE uint32_t rank_scan(const EpCall &c, RankTile &t, uint32_t before, uint32_t groups) {
   for (uint32_t g = 0; g < groups; g++) {
     t.before[g][c.lane] = before;
@@ -78,8 +80,9 @@ EP_DEVICE uint32_t rank_scan(const EpCall &c, RankTile &t, uint32_t before, uint
   return before;
 }
 
-/* Finds the places of tokens [first, end), at most one for each thread of the first c.warps warps, which call it.
- * `base` holds the tokens before them and is advanced. It begins and ends with a barrier. */
+/* Finds the places of the tokens from `first` to before `end`. The first c.warps warps call it, and each of their
+ * threads handles at most one token. It adds these tokens to t.base, which counts the tokens before the tile. It
+ * begins and ends with a barrier. */
 EP_DEVICE void rank_place_tile(const EpArgs &a, const EpCall &c, RankTile &t, uint32_t first, uint32_t end) {
   uint32_t token = first + threadIdx.x;
   uint32_t mask = token < end ? rank_mask(a, token) : 0;
@@ -90,8 +93,9 @@ EP_DEVICE void rank_place_tile(const EpArgs &a, const EpCall &c, RankTile &t, ui
   rank_meet(c);
 }
 
-/* Returns whether a block has a thread for each token of this rank. If so, rank_place_all finds the places of all
- * tokens and sets `all`. It ends with a barrier; no thread may use the tile when it is called. */
+/* rank_one_tile returns whether a block has a thread for each token of this rank. If so, rank_place_all finds the
+ * places of all tokens and sets t.all. No thread may use the tile when rank_place_all is called. rank_place_all ends
+ * with a barrier. */
 EP_DEVICE bool rank_one_tile(const EpArgs &a) { return static_cast<uint32_t>(a.tokens) <= EP_THREADS; }
 EP_DEVICE void rank_place_all(const EpArgs &a, const EpCall &c, RankTile &t) {
   uint32_t tokens = static_cast<uint32_t>(a.tokens), groups = ceil_div(tokens, 32);
@@ -102,14 +106,15 @@ EP_DEVICE void rank_place_all(const EpArgs &a, const EpCall &c, RankTile &t) {
   __syncthreads();
 }
 
-/* rank_goes returns whether token `i` of the tile goes to rank `to`. rank_place returns its place. */
+/* rank_goes returns whether token `i` of the tile goes to rank `to`. rank_place returns the token's place on that
+ * rank. */
 EP_DEVICE bool rank_goes(const RankTile &t, uint32_t i, int to) { return (t.goes[i / 32][to] >> (i % 32) & 1u) != 0; }
 EP_DEVICE uint32_t rank_place(const RankTile &t, uint32_t i, int to) {
   return t.before[i / 32][to] + __popc(t.goes[i / 32][to] & ((1u << (i % 32)) - 1));
 }
 
-/* The tokens [begin, end) that a block sends. If there are fewer tokens than blocks, `share` blocks share a token:
- * each block takes every share-th unit, from unit `turn` on. */
+/* The tokens that a block sends, from `begin` to before `end`. If there are fewer tokens than blocks, several blocks
+ * send the units of one token. `share` is the number of these blocks, and `turn` is this block's index among them. */
 struct RankRun {
   uint32_t begin, end, turn, share;
 };

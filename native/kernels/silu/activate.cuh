@@ -1,19 +1,19 @@
-/* SwiGLU between an expert's two matrix products: z = gate/(1+exp(-gate)) * up in float32. The kernel reads the number
- * of valid rows from the last row offset, because the host does not know it.
+/* Computes SwiGLU between an expert's two matrix products, in float32. The kernel reads the number of valid rows from
+ * the last row offset, because the host does not know this number.
  *
  *   EP_HIDDEN       D, the columns of the output
  *   EP_INTERLEAVED  1: columns gate0, up0, gate1, up1, ...; 0: all gates, then all ups
  *   EP_CLAMP        1: the clamped variant of gpt-oss, with the arguments limit and alpha
  *   EP_IN_FLIGHT    pieces (of 256 columns) that a warp loads while it computes another piece
  *
- * To saturate memory (4.3 TB/s, latency 0.7 us), each of 132 SMs needs 4.3 TB/s x 0.7 us / 132 = 23 KB of loads in
- * flight. A piece is 1 KB. */
+ * To saturate the memory of an H200, each SM needs about 23 KB of loads in flight. A piece is 1 KB. */
 #pragma once
 
 #include "common/fp8.cuh"
 
-/* Returns x / (1 + exp(-y)). Up to |y| = 12 the relative error is at most 5e-7. `lost` corrects the rounding of the
- * exponent. The bounds of `inside` keep `lost` finite if y is infinite. */
+/* Returns x / (1 + exp(-y)). Up to |y| = 12 the relative error is at most 5e-7. `inside` is y within bounds, so that
+ * the arithmetic stays finite if y is infinite. `lost` is what rounding takes from the exponent t, and is added
+ * again. */
 EP_DEVICE float silu_gate(float x, float y) {
 #ifdef EP_EMULATE
   const float d = __fadd_rn(1.0f, expf(-y));
@@ -58,13 +58,15 @@ EP_DEVICE void silu8(const EpSiluArgs &a, const SiluInput &v, float (&z)[8]) {
 
 EP_DEVICE uint32_t silu_rows(const EpSiluArgs &a) { return min(a.row_offsets[a.groups], static_cast<uint32_t>(a.max_rows)); }
 
-/* Columns of a piece, 8 for each lane of a warp. Numbers of pieces fit in 32 bits: more would need buffers of 2 TB. */
+/* Number of columns that a warp handles at a time, 8 in each lane. An index of a piece fits in 32 bits, because 2^32
+ * pieces would need buffers of 2 TB. */
 constexpr uint32_t EP_PIECE = 256;
 constexpr uint32_t EP_PIECES = (EP_HIDDEN + EP_PIECE - 1) / EP_PIECE;
 
 EP_DEVICE uint32_t silu_column(uint32_t piece) { return piece % EP_PIECES * EP_PIECE + 8 * lane_id(); }
 
-/* Returns the input of a piece, or zeros from piece `end` on and beyond the end of the row. */
+/* Returns this lane's input of a piece. It returns zeros if the piece is not below `end`, or if the lane's columns
+ * lie beyond the end of the row. */
 EP_DEVICE SiluInput silu_load(const EpSiluArgs &a, uint32_t piece, uint32_t end) {
   const uint32_t c = silu_column(piece);
   if (piece >= end || c >= EP_HIDDEN) return {{0, 0, 0, 0}, {0, 0, 0, 0}};
@@ -73,9 +75,10 @@ EP_DEVICE SiluInput silu_load(const EpSiluArgs &a, uint32_t piece, uint32_t end)
           ld_readonly(reinterpret_cast<const uint4 *>(in + (EP_INTERLEAVED ? 8 : EP_HIDDEN)))};
 }
 
-/* Calls body(row, column, z) for every piece of the valid rows, where z holds the eight activated values from this
- * lane's column on. All lanes call body together; lanes beyond the end of the row pass zeros. To save time, the first
- * pieces are loaded before the number of valid rows is known. */
+/* Calls body(row, column, z) for every piece of the valid rows. `column` is this lane's first column of the piece,
+ * and z holds the lane's eight activated values. All lanes call body together. Lanes beyond the end of the row
+ * pass zeros. The function loads its first pieces before it knows the number of valid rows, so that the two loads
+ * overlap. */
 template <class Body>
 EP_DEVICE void silu_each_piece(const EpSiluArgs &a, Body body) {
   const uint32_t step = gridDim.x * warps_in_block(), held = static_cast<uint32_t>(a.max_rows) * EP_PIECES;

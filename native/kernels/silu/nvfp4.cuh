@@ -1,6 +1,7 @@
-/* The entries fused_silu_nvfp4 and fused_silu_nvfp4_interleaved. Output: [rows, D/2] bytes of two e2m1 values, and
- * e4m3 scales in the five-dimensional layout; D is a multiple of 64. Each group (an expert's rows) has its own input
- * scale. A launch may have any number of blocks. */
+/* Defines the kernels fused_silu_nvfp4 and fused_silu_nvfp4_interleaved. D is the number of columns, a multiple of
+ * 64. They write an array [rows, D/2] of bytes with two e2m1 values each, and e4m3 scales in the five-dimensional
+ * layout of NVFP4. A group is the rows of one expert, and each group has its own input scale. A launch may have any
+ * number of blocks. */
 #include "silu/fp4.cuh"
 
 EP_DEVICE uint32_t silu_scale_atom(uint32_t scale) {
@@ -33,7 +34,8 @@ EP_DEVICE EpRow silu_place(const EpSiluArgs &a, uint32_t group, uint32_t in_grou
   return {static_cast<int64_t>(start) + in_group, in_group, start / EP_SCALE_ROWS + a.scale_offsets[group]};
 }
 
-/* Sets the scales after each group's last row to zero, up to the next multiple of 128 rows. */
+/* Sets scales of unused rows to zero. In the scales each group has a multiple of 128 rows, so unused rows follow its
+ * last row. */
 EP_DEVICE void silu_zero_padding(const EpSiluArgs &a) {
   const uint32_t warps = gridDim.x * warps_in_block(), rows = static_cast<uint32_t>(a.groups) * EP_SCALE_ROWS;
   for (uint32_t u = blockIdx.x + warp_id() * gridDim.x; u < rows; u += warps) {

@@ -1,8 +1,9 @@
-/* Defines the entry for EP_DTYPE. A launch may have any number of blocks; a block has whole warps. */
+/* Defines the SwiGLU kernel for the dtype EP_DTYPE. D is the number of columns. A launch may have any number of
+ * blocks. The number of threads in a block is a multiple of 32. */
 #include "silu/activate.cuh"
 
 #if EP_DTYPE == EP_BF16
-/* Writes [rows, D] BF16; D is a multiple of 8. */
+/* Writes an array [rows, D] of BF16. D is a multiple of 8. */
 EP_ENTRY(EP_THREADS, 1) fused_silu(const __grid_constant__ EpSiluArgs a) {
   pdl_wait();
   silu_each_piece(a, [&](uint64_t row, uint32_t c, const float (&z)[8]) {
@@ -19,7 +20,7 @@ EP_DEVICE uint2 silu_fp8(const float (&z)[8], const Fp8Scale &s) {
   return make_uint2(cvt_e4m3x2(y[1], y[0]) | cvt_e4m3x2(y[3], y[2]) << 16, cvt_e4m3x2(y[5], y[4]) | cvt_e4m3x2(y[7], y[6]) << 16);
 }
 
-/* Writes [rows, D] e4m3 and float32 scales [D/128, max_rows]; D is a multiple of 128. */
+/* Writes an array [rows, D] of e4m3 and an array [D/128, max_rows] of float32 scales. D is a multiple of 128. */
 EP_ENTRY(EP_THREADS, 1) fused_silu_fp8(const __grid_constant__ EpSiluArgs a) {
   pdl_wait();
   silu_each_piece(a, [&](uint64_t row, uint32_t c, const float (&z)[8]) {
@@ -33,7 +34,8 @@ EP_ENTRY(EP_THREADS, 1) fused_silu_fp8(const __grid_constant__ EpSiluArgs a) {
 #elif EP_DTYPE == EP_MXFP4
 #include "silu/fp4.cuh"
 
-/* Writes [rows, D/2] bytes of two e2m1 values, and e8m0 scales [rows, D/32]; D is a multiple of 32. */
+/* Writes an array [rows, D/2] of bytes with two e2m1 values each, and an array [rows, D/32] of e8m0 scales. D is a
+ * multiple of 32. */
 EP_ENTRY(EP_THREADS, 1) fused_silu_mxfp4(const __grid_constant__ EpSiluArgs a) {
   pdl_wait();
   silu_each_piece(a, [&](uint64_t row, uint32_t c, const float (&z)[8]) {

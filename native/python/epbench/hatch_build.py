@@ -1,4 +1,4 @@
-"""Puts programs and workers into the wheel.
+"""Puts the programs and the Python workers of epbench into the wheel.
 
 EPBENCH_PROGRAMS is the folder of the programs. EPBENCH_PLATFORM is the wheel's platform, such as linux_x86_64.
 """
@@ -22,5 +22,5 @@ class Programs(BuildHookInterface):
         build_data["tag"] = "py3-none-" + os.environ["EPBENCH_PLATFORM"]
         build_data["shared_scripts"] |= {str(folder / name): name for name in PROGRAMS}
         for source in sorted(WORKERS.rglob("*.py")):
-            if source.name != "faulty.py":  # only for tests
+            if source.name != "faulty.py":  # used only in tests
                 build_data["force_include"][str(source)] = str("epbench/workers" / source.relative_to(WORKERS))

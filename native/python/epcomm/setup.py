@@ -1,4 +1,4 @@
-"""Builds the wheel for one platform and any Python 3."""
+"""Builds a wheel that is for one platform and works with any Python 3."""
 
 from setuptools import Distribution, setup
 from setuptools.command.bdist_wheel import bdist_wheel
@@ -11,7 +11,7 @@ class PlatformWheel(bdist_wheel):
 
 class Binary(Distribution):
     def has_ext_modules(self):
-        return True  # make builds the libraries
+        return True  # the wheel contains libraries, which `make` has built
 
 
 setup(distclass=Binary, cmdclass={"bdist_wheel": PlatformWheel})

@@ -1,4 +1,4 @@
-/* Objects and calls of the methods that the extension replaces in the Python class Buffer. */
+/* Declares how this extension makes the calls of the Python class Buffer without Python code. */
 #ifndef EPCOMM_NATIVE_CALLS_H
 #define EPCOMM_NATIVE_CALLS_H
 
@@ -13,7 +13,7 @@
 
 namespace native {
 
-/* Parameters of the methods, by position. */
+/* Indices of the parameters of Buffer's methods. */
 enum { X, IDS, MOST, EXPERTS, STATS, WAITS, FP8_ROWS, ROUND_SCALE, UE8M0, ASYNC, HOOK, NVFP4, GLOBAL_SCALE };
 enum { WEIGHTS = 2, HANDLE, LOGFMT, ZERO_COPY, COMBINE_ASYNC, COMBINE_HOOK, OUT, COMBINE_WAITS, OVERLAP, MOST_PARAMETERS = 16 };
 enum { LAYOUT_IDS, LAYOUT_EXPERTS, LAYOUT_PREVIOUS, LAYOUT_ASYNC };
@@ -30,7 +30,7 @@ inline bool absent(PyObject *value) { return value == nullptr || value == Py_Non
 EpcommStream current_stream(int32_t device);
 bool knows_streams(int32_t device);
 
-/* Return a tuple that takes the references to the items, or null if an item is null. */
+/* Return a new tuple, or null if an item is null. The tuple owns the references that the caller passes. */
 PyObject *tuple_of(std::initializer_list<PyObject *> items);
 PyObject *tuple_of(PyTypeObject *type, std::initializer_list<PyObject *> items);
 
@@ -54,16 +54,17 @@ void *slot(F f) {
   return reinterpret_cast<void *>(f);
 }
 
-/* Arguments of low-latency dispatches that the ranks have compared (agreement.py). */
+/* The arguments of a low-latency dispatch. The ranks have agreed on them (agreement.py), so a call with equal
+ * arguments needs no Python code. */
 struct Known {
   int64_t hidden, experts, topk, most, key;
   bool fp8, later;
   int32_t device; /* -1: CPU */
   Link *native;
   PyObject *link;
-  PyObject *begun; /* by op (0 dispatch, 1 combine): Hook of an unreceived call, or None */
+  PyObject *begun; /* for dispatch and for combine: Hook of a call still to be received, or None */
   PyObject *wide;
-  PyObject *sent;  /* Sent of the last handle, for `tokens` tokens */
+  PyObject *sent;  /* the last object Sent; a call with as many tokens uses it again */
   int64_t tokens;
 };
 
@@ -83,14 +84,14 @@ bool add_hooks();
 
 struct Calls {
   PyObject ob_base;
-  std::deque<Known> *known; /* elements must not move: other threads use them */
+  std::deque<Known> *known; /* a deque, because other threads hold pointers to elements */
   std::deque<Normal> *normal;
   Slab *slab;
   Link *counter;
   PyObject *counter_link;
   int32_t counter_device;
   PyTypeObject *handle, *sent, *normal_sent;
-  PyObject *event; /* what calls return as their event */
+  PyObject *event; /* the event that every call returns */
   bool paused;     /* all calls go through Python */
 };
 
@@ -99,7 +100,7 @@ inline Calls *as_calls(PyObject *o) { return reinterpret_cast<Calls *>(o); }
 extern PyTypeObject *calls_type;
 extern PyObject *sent_name;
 
-/* Make a call. Return null without an exception if Python must make the call. */
+/* Make a call. They return null without an exception if the caller must call the Python method instead. */
 PyObject *dispatch_now(Calls *c, PyObject *const *args, bool fp8, bool later);
 PyObject *combine_now(Calls *c, PyObject *y, PyObject *const *args, bool later);
 PyObject *layout_now(Calls *c, PyObject *const *args, int64_t ranks);

@@ -1,6 +1,6 @@
-/* The operators as plain functions of Python, which are faster than PyTorch's dispatcher. The stable ABI cannot convert
- * between a tensor and its Python object. So this file finds the tensor's offset in the object, and loads
- * THPVariable_Wrap by name. */
+/* Offers the operators as plain Python functions, because calls through PyTorch's dispatcher take longer. PyTorch's
+ * stable ABI cannot convert between a tensor and its Python object. So this file finds at which offset a Python
+ * object holds its tensor. For the other direction it loads PyTorch's function THPVariable_Wrap by name. */
 #include "python.h"
 
 #include <dlfcn.h>
@@ -101,7 +101,8 @@ PyObject *counted_dispatch(PyObject *self, PyObject *const *args, Py_ssize_t n) 
   return Py_BuildValue("(NiiN)", made, l.said[1], l.said[2], counts_of(l));
 }
 
-/* use(type, tensors) finds the offset of a tensor in its Python object, from examples. Returns False on failure. */
+/* use(type, tensors) finds the offset at which a Python object holds its tensor. `tensors` is a list of examples. use
+ * returns False if it finds none. */
 PyObject *use(PyObject *, PyObject *args) {
   PyObject *type = nullptr, *tensors = nullptr;
   if (!PyArg_ParseTuple(args, "OO", &type, &tensors)) return nullptr;

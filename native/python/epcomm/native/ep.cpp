@@ -1,10 +1,10 @@
-/* Calls of the Python class EP. */
+/* Makes the calls of the Python class EP. */
 #include "ops.h"
 
 namespace native {
 
-/* Makes one call. which: 0 dispatch, 1 dispatch_send, 2 dispatch_recv, 3 combine, 4 combine_send, 5 combine_recv.
- * rows: the tokens of a dispatch, or the experts' outputs of a combine. */
+/* Makes one call. `which` is 0 for dispatch, 1 for dispatch_send, 2 for dispatch_recv, 3 for combine, 4 for
+ * combine_send and 5 for combine_recv. `rows` holds the tokens of a dispatch, or the experts' outputs of a combine. */
 void call(int64_t link, int64_t stream, int64_t which, Tensor rows, Tensor ids, Tensor weights, MaybeTensor out, int64_t fullest,
           int64_t slot, int64_t dtype, int64_t routing, int64_t purpose) {
   Timer whole(WHOLE);

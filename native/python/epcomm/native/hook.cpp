@@ -5,7 +5,7 @@ namespace {
 
 PyTypeObject *hook_type;
 
-/* Receives a call that was only sent. Until then it keeps the call's tensors. */
+/* Receives a call whose first half, the send, has run. It keeps the call's tensors until the call is received. */
 struct Hook {
   PyObject ob_base;
   PyObject *link, *begun, *tensors, *stats;

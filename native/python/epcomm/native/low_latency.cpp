@@ -21,7 +21,7 @@ static EpcommCall call_of(Elements elements, Ref ids, bool halves, const Index &
   c.size = sizeof c;
   c.dtype = elements == FP8 ? EPCOMM_FP8 : EPCOMM_BF16;
   c.tokens = static_cast<int>(size(ids, 0));
-  c.fullest = 0; /* the kernels for max_tokens, because all ranks need the same kernels */
+  c.fullest = 0; /* selects the kernels for max_tokens: ranks differ in token counts but need equal kernels */
   c.purpose = halves ? EPCOMM_FOR_HALVES : EPCOMM_FOR_PAIR;
   c.ids_bits = wide(ids) ? 64 : 32;
   c.row_offsets = reinterpret_cast<uint32_t *>(base);
@@ -117,7 +117,7 @@ void low_receive(Link &l, int64_t stream, int64_t op, Ref stats) {
   Timer whole(WHOLE);
   Turn turn(l, stream, 0);
   const EpcommCall &c = l.half[op];
-  /* A graph that only receives would wait forever. */
+  /* Refuse a graph that receives but does not send: each of its replays would wait for a new send. */
   status_of(l) = turn.capture == l.sent_in[op] ? 0 : ELSEWHERE;
   STD_TORCH_CHECK(status_of(l) == 0, "received in another capture than it was sent in");
   LAUNCHED(op == 0 ? l.library->dispatch_recv(l.comm, &c, turn.stream) : l.library->combine_recv(l.comm, &c, turn.stream));

@@ -1,4 +1,4 @@
-/* DeepEP's low-latency calls as C++ functions. */
+/* Declares C++ functions for DeepEP's low-latency calls. */
 #ifndef EPCOMM_NATIVE_LOW_LATENCY_H
 #define EPCOMM_NATIVE_LOW_LATENCY_H
 
@@ -6,8 +6,8 @@
 
 namespace native {
 
-/* Inputs of a dispatch. x is [tokens, hidden], in BF16 or in FP8 with scales. fp8: rows are sent in FP8. later: only
- * send. stats may be none. */
+/* Inputs of a dispatch. x is [tokens, hidden], in BF16 or in FP8 with scales. If `fp8` is true, rows are sent in FP8.
+ * If `later` is true, the call only sends, and low_receive receives. stats may be an empty Ref. */
 struct LowRows {
   Ref x, scales, ids, stats;
   bool fp8, later;
@@ -19,8 +19,8 @@ struct LowReceived {
 
 LowReceived low_dispatch(Link &l, int64_t stream, int64_t key, const LowRows &in);
 
-/* Cuts small outputs from allocations of 1 MiB, because an allocation takes longer than a view. Captured calls do not
- * use it, because their replays write to the same memory. */
+/* Cuts small outputs from allocations of 1 MiB, because an allocation for each output would take longer. Calls in a
+ * CUDA graph get allocations of their own: each replay writes to the same memory, which no other call may use. */
 struct Slab {
   static constexpr int64_t BYTES = 1 << 20;
   Owned cut(Place place, EpcommStream stream, int64_t tokens, int64_t hidden);
@@ -39,10 +39,10 @@ struct LowReturned {
   Slab *slab;
 };
 
-/* Returns the output, which is empty if the caller gave an output. */
+/* Returns a new output. If in.given is an output of the caller, it writes there and returns an empty Owned. */
 Owned low_combine(Link &l, int64_t stream, int64_t key, const LowReturned &in);
 
-/* Receives the last sent call. op: 0 dispatch, 1 combine. */
+/* Receives the call that was sent last. `op` is 0 for a dispatch and 1 for a combine. */
 void low_receive(Link &l, int64_t stream, int64_t op, Ref stats);
 
 } // namespace native

@@ -1,5 +1,6 @@
-/* Methods that replace those of the Python class Buffer. A method makes the call itself (the short way). If that is not
- * possible, it calls the Python method that it replaced (the long way). */
+/* Replaces methods of the Python class Buffer by functions of this file. Such a function makes the call itself,
+ * which is the short way. If it does not support the arguments, it calls the replaced Python method, which is the
+ * long way. */
 #include "calls.h"
 
 namespace native {
@@ -15,7 +16,8 @@ struct Method {
   PyMethodDef def;
 };
 
-/* Writes each argument to out at its parameter's index. Returns false if the arguments do not fit. */
+/* Stores each argument in out[i], where i is the index of its parameter. Returns false if the arguments do not fit
+ * the parameters. */
 bool take(const Method &m, PyObject *const *args, Py_ssize_t n, PyObject *names, PyObject **out) {
   if (n > m.positional) return false;
   for (Py_ssize_t i = 0; i < n; i++) out[i] = args[i];
@@ -145,7 +147,8 @@ bool replace(PyObject *type, const char *name, Method &m, void *function, const 
 
 } // namespace
 
-/* serve(Buffer, {name: text}) replaces methods. A text is a method's signature and docstring. */
+/* serve(Buffer, {name: text}) replaces the methods with these names. The text becomes the new method's signature and
+ * docstring. */
 PyObject *serve(PyObject *, PyObject *args) {
   PyObject *type = nullptr, *texts = nullptr;
   if (!PyArg_ParseTuple(args, "OO!", &type, &PyDict_Type, &texts)) return nullptr;

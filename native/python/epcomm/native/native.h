@@ -1,4 +1,5 @@
-/* Declarations of the extension, which uses PyTorch's stable ABI of 2.9: one binary works with every later PyTorch. */
+/* Declarations of the Python extension. It uses the stable ABI of PyTorch 2.9, so one binary works with every later
+ * PyTorch. */
 #ifndef EPCOMM_NATIVE_H
 #define EPCOMM_NATIVE_H
 
@@ -112,19 +113,20 @@ struct Behind {
   bool any, recorded;
 };
 
-/* Orders the calls of all Buffers that one thread has made for one GPU, because they share memory and SMs. */
+/* Makes calls on one GPU run one after another, because they share memory and SMs. All Buffers that a thread makes
+ * for a GPU share a Lane. */
 struct Lane {
   Driver driver;
-  int32_t recorded; /* how many of the next calls record an event */
+  int32_t recorded; /* this many further calls will record an event */
   void *context;    /* of the emulated driver; null on a GPU */
   std::mutex order;
-  Behind behind[2]; /* eager, captured */
+  Behind behind[2]; /* [0] last call outside a capture, [1] last captured call */
 };
 
-/* The shared memory of agreement.py. */
+/* Memory that the ranks share to compare their calls (agreement.py). */
 struct Board {
   std::atomic<uint32_t> *verdict;
-  uint64_t *records;              /* [ranks][1 + BOARD_RING]: number of calls, last keys */
+  uint64_t *records;              /* for each rank: the number of its calls, then the keys of its last calls */
   int32_t rank, ranks;
 };
 constexpr uint64_t BOARD_RING = 1023;
@@ -142,10 +144,11 @@ struct Link {
   int64_t deadline_ms;
   bool debug;
   Sizes sizes[2];
-  EpcommCall half[2];  /* by op: the call sent and not yet received */
-  uint64_t sent_in[2]; /* by op: capture of the last send */
-  /* Keys of combines. A key is 0 until the ranks have compared such a call. Low-latency calls: [0] whole, [1] in halves
-   * (send, then receive). Normal calls: [0] without weights, [1] with weights. */
+  EpcommCall half[2];  /* last sent dispatch, last sent combine */
+  uint64_t sent_in[2]; /* for dispatch and for combine: number of the capture in which it was last sent, or 0 */
+  /* Keys of combines, by which the ranks compare their calls. A key is 0 until the ranks have compared a first
+   * combine of this kind. A low-latency combine uses [0], or [1] if it sends and receives in two calls. A normal
+   * combine uses [0], or [1] if it has weights. */
   int64_t combine_key[2];
   int32_t said[3]; /* last call's status, received rows, fullest rank's tokens */
   uint32_t *per_expert;
@@ -154,20 +157,23 @@ struct Link {
 inline int32_t &status_of(Link &l) { return l.said[0]; }
 inline Link &link_of(int64_t handle) { return *reinterpret_cast<Link *>(handle); }
 
-/* More statuses. NEEDS_WORST: in a graph, a new dispatch needs num_worst_tokens. ELSEWHERE: a call was sent in one
- * capture and received in another. MISREAD: a tensor does not fit. */
+/* Statuses of the extension, besides EpcommStatus. NEEDS_WORST: a new dispatch in a CUDA graph lacks
+ * num_worst_tokens. ELSEWHERE: a call was sent in one capture and received in another. MISREAD: a tensor has the
+ * wrong device, dtype or shape. */
 enum { NEEDS_WORST = 100, ELSEWHERE = 101, MISREAD = 102 };
 
 /* Throws the library's error text if the status is not EPCOMM_OK. */
 void check(Link &l, EpcommStatus status);
-/* Stores the device of the kernels, -1 for the CPU. is() then refuses tensors on other devices. */
+/* Stores the GPU on which kernels run, or -1 for the CPU. After that, is() returns false for tensors on another kind
+ * of device. */
 void serve(int32_t device);
-/* Throws MISREAD if fine is false. */
+/* Throws with status MISREAD if `fine` is false. */
 void fits(Link &l, bool fine);
-/* Returns whether kernels can read a tensor, and the tensor is contiguous and has this dtype and these sizes. -1
- * allows any size. */
+/* Returns true if kernels can read the tensor, and the tensor is contiguous and has this dtype and these sizes. A
+ * size of -1 allows any size. */
 bool is(Ref t, Elements elements, std::initializer_list<int64_t> sizes);
-/* Waits for the call on the emulated driver, then calls check. */
+/* Throws the library's error text if a launch failed. With the emulated driver, which runs kernels on the CPU, it
+ * first waits until the call has ended. */
 void launched(Link &l, EpcommStatus status);
 #define LAUNCHED(call)                    \
   do {                                    \
@@ -179,7 +185,7 @@ void launched(Link &l, EpcommStatus status);
     launched(l, status_);                 \
   } while (0)
 
-/* Runs a call after the previous call of the Lane. */
+/* Makes the stream of a call wait for the Lane's previous call. The call is launched while the Turn exists. */
 class Turn {
  public:
   Turn(Link &l, int64_t stream, int64_t key);

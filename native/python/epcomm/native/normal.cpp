@@ -46,8 +46,8 @@ static EpcommCall call_of(const Link &l, Elements elements, int64_t tokens, int6
   c.size = sizeof c;
   c.dtype = elements == FP8 ? EPCOMM_FP8 : EPCOMM_BF16;
   c.tokens = static_cast<int>(tokens);
-  /* If the counts are not known, each rank takes the kernels for its own tokens, except in debug mode, where the ranks
-   * compare `fullest`. */
+  /* If the token counts of other ranks are not known, each rank takes the kernels for its own tokens. In debug mode
+   * c.fullest stays 0, because the ranks compare it. */
   if (fullest == 0 && !l.debug) fullest = tokens > 0 ? tokens : 1;
   c.fullest = static_cast<int>(fullest);
   c.ids_bits = 32;
@@ -55,7 +55,7 @@ static EpcommCall call_of(const Link &l, Elements elements, int64_t tokens, int6
   c.row_offsets = reinterpret_cast<uint32_t *>(base);
   c.src_info = reinterpret_cast<int32_t *>(base + i.src_info);
   c.topk_ids = base + i.ids;
-  c.weights = reinterpret_cast<float *>(base + i.ids); /* not read */
+  c.weights = reinterpret_cast<float *>(base + i.ids); /* no kernel reads it here */
   c.out = c.out_scales = base;
   c.expert_ids = c.src_info;
   c.scale_offsets = c.row_offsets;
@@ -85,12 +85,12 @@ static void wait_counts(Link &l) {
   l.per_expert = const_cast<uint32_t *>(told.per_expert);
 }
 
-/* Outputs of a dispatch. `rest` holds the rows' local experts, weights, sources and scales. If `direct` is true,
- * dispatch writes them in the caller's form; otherwise convert() makes this form. */
+/* Outputs of a dispatch. `rest` holds the rows' local experts, weights, sources and scales. If `direct` is true, the
+ * dispatch kernel writes them as the caller expects them. If not, convert() writes such copies. */
 struct Rows {
   bool direct;
   int64_t rows;
-  /* Offsets in `rest`. `ids` and `cut` are those of experts and weights in the caller's form. */
+  /* Offsets in `rest`. At `ids` and `cut` begin the copies that convert() makes of experts and weights. */
   int64_t weights, sources, scales, ids, cut;
   Owned out, rest;
 
@@ -117,7 +117,8 @@ static void place_rows(Link &l, EpcommCall &c, Ref x, Ref scales, const Rows &ro
   LAUNCHED(l.library->dispatch(l.comm, &c, stream));
 }
 
-/* Sends the counts to all ranks. filled: memory for weights padded to the pack's top-k, or none. */
+/* Sends the counts to all ranks. If the caller's top-k is smaller than the pack's, `filled` is memory for weights
+ * that are padded to the pack's top-k. */
 static void announce(Link &l, const NormalRows &in, int64_t tokens, int64_t given, Ref filled, Ref index, const Index &i, const Turn &turn) {
   EpcommAnnounce a = {};
   a.size = sizeof a;

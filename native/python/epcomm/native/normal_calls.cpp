@@ -1,4 +1,4 @@
-/* A Buffer's normal calls without Python code. */
+/* Makes a Buffer's normal calls (those that are not low-latency calls) without Python code. */
 #include "calls.h"
 
 namespace native {
@@ -11,7 +11,8 @@ PyObject *or_none(const Owned &t) { return t.get() != nullptr ? wrap(t.get()) : 
 bool is_tensor_or_absent(PyObject *o) { return absent(o) || is_tensor(o); }
 Ref tensor_or_none(PyObject *o) { return absent(o) ? Ref() : tensor_in(o); }
 
-/* Returns the number, or `otherwise` if o is null. Sets *fine to false if o is not a number. */
+/* Returns the number in o. If o is null, it returns the argument `otherwise`. It sets *fine to false if o is not a
+ * number. */
 int64_t number(PyObject *o, int64_t otherwise, bool *fine) {
   if (o == nullptr) return otherwise;
   int64_t n = PyLong_AsLongLong(o);

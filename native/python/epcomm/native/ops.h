@@ -18,11 +18,12 @@ std::tuple<Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor> dispatch(
 std::tuple<Tensor, Tensor> dispatch_again(int64_t link, int64_t stream, int64_t key, Tensor x, MaybeTensor scales, Tensor index,
                                           int64_t tokens, int64_t received, int64_t fullest);
 
-/* Returns the tokens and their weights. Without weights it returns the tokens twice. */
+/* Returns the combined tokens and their weights. If `weights` is empty, it returns the tokens in both places. */
 std::tuple<Tensor, Tensor> combine(int64_t link, int64_t stream, int64_t key, int64_t fp8, int64_t tokens, int64_t received, int64_t fullest, Tensor y,
                                    Tensor index, MaybeTensor weights);
 
-/* Returns recv_x, its scales (recv_count in BF16), recv_count, src_info and layout_range. */
+/* Returns recv_x, the scales of recv_x, recv_count, src_info and layout_range. BF16 has no scales, so recv_count then
+ * takes their place. */
 std::tuple<Tensor, Tensor, Tensor, Tensor, Tensor> ll_dispatch(int64_t link, int64_t stream, int64_t key, Tensor x, MaybeTensor scales, Tensor ids,
                                                                int64_t fp8, int64_t later, MaybeTensor stats);
 

@@ -22,14 +22,14 @@ void fits(Link &l, bool fine) {
 
 void launched(Link &l, EpcommStatus status) {
   const Lane &lane = *l.lane;
-  if (lane.context != nullptr) { /* PyTorch reuses CPU memory without regard to streams */
+  if (lane.context != nullptr) { /* wait, because PyTorch reuses CPU memory at once */
     lane.driver.context_set(lane.context);
     lane.driver.context_wait();
   }
   check(l, status);
 }
 
-/* Compares this rank's call with the same call of other ranks. */
+/* Compares this rank's call with the call of the same number on other ranks. */
 static void compare(Link &l, uint64_t key) {
   Board *b = l.board;
   if (b == nullptr) return;
@@ -59,8 +59,8 @@ static uint64_t capture_of(const Driver &d, void *stream) {
   return status != 0 ? number : 0;
 }
 
-/* After a change of stream, this many calls record an event, on which a call on another stream can wait. Later calls
- * record none, because an event delays the next kernel. */
+/* Number of calls that record an event after the stream has changed. If the stream changes again, the next call waits
+ * for the last event. After this number, calls record no events, because an event delays the next kernel. */
 constexpr int32_t RECORDED = 32;
 
 Turn::Turn(Link &l, int64_t handle, int64_t key) : stream(reinterpret_cast<void *>(handle)), capture(0), link_(l) {
@@ -75,8 +75,8 @@ Turn::Turn(Link &l, int64_t handle, int64_t key) : stream(reinterpret_cast<void 
   Behind &b = lane.behind[capture != 0];
   if (!b.any || b.stream == stream || b.capture != capture) return;
   lane.recorded = RECORDED;
-  /* If the previous call recorded no event, one is recorded now. But if that call's stream is in another capture now,
-   * this stream could not wait for the event. Such a capture itself waits for the work before it. */
+  /* If the previous call recorded no event, record one now. This is not possible if a capture has begun on the
+   * previous call's stream. Then no wait is needed: the capture itself waits for the work before it. */
   if (!b.recorded && capture_of(lane.driver, b.stream) != capture) return;
   if (!b.recorded) lane.driver.event_record(b.event, b.stream);
   lane.driver.stream_wait(stream, b.event, 0);
@@ -104,8 +104,8 @@ extern "C" {
 
 EXPORT int64_t epcomm_native_version() { return 4; }
 
-/* addresses: the functions of native::Driver. Events are never destroyed, because their
- * destruction could happen during a capture. */
+/* `addresses` holds the functions of native::Driver. Events are never destroyed, because a stream may be in a capture
+ * then. */
 EXPORT native::Lane *epcomm_native_lane(const uint64_t *addresses, void *context) {
   native::Lane *lane = new native::Lane();
   static_assert(sizeof lane->driver == 6 * sizeof *addresses);
@@ -123,8 +123,9 @@ EXPORT native::Board *epcomm_native_board(uint32_t *verdict, uint64_t *records, 
   return new native::Board{reinterpret_cast<std::atomic<uint32_t> *>(verdict), records, rank, ranks};
 }
 
-/* numbers: ranks, local experts, hidden, topk, max_tokens, 1 for layout masked; then max_rows, out_bytes, scales and
- * 4-byte words of src_info, for BF16 and for FP8; then the deadline in ms; then 1 in debug mode, else 0. */
+/* `numbers` begins with ranks, local experts, hidden, topk, max_tokens, and 1 for layout masked. Next come max_rows,
+ * out_bytes, scales and the 4-byte words of src_info, first for BF16 and then for FP8. The last two are the deadline
+ * in ms, and 1 in debug mode. */
 EXPORT native::Link *epcomm_native_link(EpComm *comm, const uint64_t *functions, native::Lane *lane, native::Board *board,
                                         const int64_t *numbers) {
   native::Library *library = new native::Library();
@@ -146,7 +147,8 @@ EXPORT const int32_t *epcomm_native_said(const native::Link *l) { return l->said
 EXPORT const uint32_t *epcomm_native_per_expert(const native::Link *l) { return l->per_expert; }
 EXPORT int32_t epcomm_native_experts(const native::Link *l) { return l->local; }
 
-/* Begins (1) or ends (0) a profile. out: ns by Part, then the number of calls. */
+/* Begins a profile if `on` is 1, and ends it if `on` is 0. It stores in `out` the time of each Part in ns, then the
+ * number of calls. */
 EXPORT void epcomm_native_profile(int32_t on, int64_t *out) {
   native::Profile &p = native::profile;
   for (int i = 0; i < native::PARTS; i++) out[i] = p.ns[i];

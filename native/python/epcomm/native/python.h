@@ -1,4 +1,4 @@
-/* Python's limited API, and conversions between tensors and their Python objects. */
+/* Includes Python's limited API, and converts between tensors and their Python objects. */
 #ifndef EPCOMM_NATIVE_PYTHON_H
 #define EPCOMM_NATIVE_PYTHON_H
 
@@ -24,7 +24,8 @@ struct Released {
   ~Released() { PyEval_RestoreThread(state); }
 };
 
-/* Returns the rows of each local expert in the last dispatch. The list is empty if the host did not wait. */
+/* Returns how many rows each local expert received in the last dispatch. The list is empty if the host did not wait
+ * for the counts. */
 PyObject *counts_of(const Link &l);
 
 /* Returns false if Python raised. */

@@ -1,4 +1,4 @@
-"""Runs, tables and look-ups of epbench as typed records.
+"""Reads runs and tables of epbench, and looks up configs. The functions return typed records.
 
     import epbench
 

@@ -27,7 +27,7 @@ class EpbenchWarning(UserWarning):
 
 
 def program() -> str:
-    """Returns the path of the program epbench. Looks at `EPBENCH_PROGRAM`, then in this package, then on `PATH`."""
+    """Returns the path of the program epbench: `EPBENCH_PROGRAM`, else that of this package, else the one on `PATH`."""
     named = os.environ.get("EPBENCH_PROGRAM")
     if named:
         return named
@@ -45,8 +45,8 @@ def program() -> str:
 
 
 def call(*arguments: str) -> str:
-    """Runs `epbench ARGUMENTS...` and returns its standard output. Warns with its standard error. Raises
-    `EpbenchError` if the program fails."""
+    """Runs `epbench ARGUMENTS...` and returns what it prints. Text on standard error becomes an `EpbenchWarning`. If
+    the program fails, the function raises `EpbenchError`."""
     done = subprocess.run([program(), *arguments], capture_output=True, text=True, check=False)
     errors = done.stderr.strip()
     if done.returncode != 0:

@@ -12,7 +12,7 @@ Path = str | os.PathLike[str]
 
 @dataclasses.dataclass(frozen=True)
 class Table:
-    """One or more tuned tables. `sources` has one row for each table; `rows` has the rows of all tables."""
+    """One or more tuned tables. `sources` has one entry for each table. `rows` has the rows of all tables."""
 
     sources: Rows[TableInfo]
     rows: Rows[TableRow]
@@ -43,7 +43,7 @@ def lookup(
     machine: Path | None = None,
     precision: str | None = None,
 ) -> Rows[Answer]:
-    """Returns what a runtime would launch for each op, token count (per rank) and routing.
+    """Returns the config that the tables give for each op, token count per rank, and routing.
 
     The arguments are the flags of `epbench table lookup`.
     """
@@ -61,7 +61,7 @@ def replay(
     replays: int | None = None,
     seed: int | None = None,
 ) -> Rows[Replay]:
-    """Returns how much slower the winners of search strategies are than the best configs of recorded runs. A strategy
-    may measure `budget` distinct configs."""
+    """Replays search strategies on recorded runs. Returns how much slower each strategy's winner is than the best
+    config of the run. A strategy may measure `budget` distinct configs."""
     given = flags(strategy=strategy, budget=budget, replays=replays, seed=seed)
     return rows(Replay, tables("replay", *(os.fspath(r) for r in runs), *given)["replay"])

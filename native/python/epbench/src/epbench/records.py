@@ -1,6 +1,7 @@
-"""The records of epbench's JSON. A field's name ends with its unit.
+"""Typed records of the tables that epbench prints as JSON. The name of a field ends with its unit.
 
-The fields declared here are stable. Other columns are in `more`, by JSON name.
+Later versions keep the fields declared here. `more` holds all further columns: the key is the column's name in the
+JSON.
 """
 
 import dataclasses
@@ -28,9 +29,9 @@ class Row:
 class Winner(Row):
     """The config that a sweep chose for one op, routing and token count.
 
-    `gain_x` is the default's time divided by the config's time. [`low_x`, `high_x`] is its 95 % interval. All three
-    are None if the default won. `verdict` is faster, same or undecided. `median_us` is the median time of the
-    slowest rank.
+    `gain_x` is the default config's time divided by this config's time. [`low_x`, `high_x`] is the 95 % interval of
+    the gain. All three are None if the default won. `verdict` is faster, same or undecided. A round's time is that of
+    the slowest rank, and `median_us` is the median over rounds.
     """
 
     op: str
@@ -85,8 +86,9 @@ class TableRow(Row):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Answer(Row):
-    """The config that a runtime would launch for one call. `reason` is exact (a row matches), kept (no config is faster
-    than the default), uncovered (no row matches), or another word."""
+    """The config that a table gives for one call. `reason` says why the table gives it. The most frequent reasons:
+    exact means that a row matches the call, kept that no config is faster than the default, and uncovered that no row
+    matches."""
 
     op: str
     mode: str
@@ -109,9 +111,9 @@ class Answer(Row):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Replay(Row):
-    """The result of a search strategy. `regret_percent` says how much slower its winner is than the best config.
-    `flips_percent` is the share of repeated searches that choose another config. `false_percent` is the share of
-    searches that claim a false gain."""
+    """The result of replays of a search strategy. `regret_percent` says how much slower the strategy's winner is than
+    the best config. `flips_percent` is the share of repeated searches that do not choose the same config.
+    `false_percent` is the share of searches that report a gain where there is none."""
 
     strategy: str
     budget: int | str
@@ -124,7 +126,7 @@ class Replay(Row):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Trial(Row):
-    """One line of trials.jsonl. `seconds` is [round][rank].
+    """One line of trials.jsonl, the measurement of one config. `seconds[i][r]` is the time of rank r in round i.
 
     `status` is ok, or the cause of a failure: illegal, compile, launch, mismatch, hang, crash or unstable.
     """
@@ -201,7 +203,8 @@ def _options(hint: Any) -> tuple[type, ...]:
 
 
 def record(kind: type[R], values: Mapping[str, Any], what: str) -> R:
-    """Makes a record from a JSON object. Raises ValueError if a field is missing, TypeError if it has another type."""
+    """Makes a record from a JSON object. Raises ValueError if a field is missing, and TypeError if a field has the
+    wrong type."""
     own: dict[str, Any] = {}
     for name, allowed in _fields(kind).items():
         if name not in values:

@@ -1,4 +1,4 @@
-"""Run directories of epbench sweep and bench."""
+"""Reads run directories, which `epbench sweep` and `epbench bench` write."""
 
 import dataclasses
 import json
@@ -35,7 +35,7 @@ class Run:
                 yield record(Trial, left_out | json.loads(line), f"{lines.name}:{number}")
 
     def table(self, name: str) -> Rows[Row]:
-        """Returns one of `tables`. Raises KeyError."""
+        """Returns one of `tables`. Raises KeyError if the run has no table of this name."""
         if name not in self.tables:
             raise KeyError(f"{name}: this run has {', '.join(self.tables)}")
         return self.tables[name]

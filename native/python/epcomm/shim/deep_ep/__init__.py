@@ -1,7 +1,8 @@
 """Replaces DeepEP's package deep_ep by epcomm.deepep, with the modules of DeepEP V1.
 
-For DeepEP's own tests: DEEPEP_SOURCE names a checkout of DeepEP, whose deep_ep/utils is then used. DEEPEP_TEST_SEED
-changes each seed that a test sets. DEEPEP_TEST_NAMES=1 gives kernels DeepEP's names in profiles.
+Three variables help to run DeepEP's own tests. DEEPEP_SOURCE names a checkout of DeepEP, and deep_ep.utils is then
+the module of this checkout. DEEPEP_TEST_SEED changes each seed that a test sets. With DEEPEP_TEST_NAMES=1, epcomm's
+kernels have DeepEP's names in profiles.
 """
 
 import os

@@ -1,4 +1,4 @@
-"""Gives kernels DeepEP's names in profiles, because a test of DeepEP asserts them."""
+"""Shows epcomm's kernels under DeepEP's names in PyTorch profiles, because a test of DeepEP looks for these names."""
 
 import json
 import re
@@ -9,13 +9,13 @@ _OURS = re.compile(r"(dispatch|combine)_masked(_ids|_partial)?(_send|_recv)?")
 
 
 def called(name):
-    """Returns DeepEP's name of an epcomm kernel. Returns other names unchanged."""
+    """Returns DeepEP's name for an epcomm kernel. A name of any other kernel is returned unchanged."""
     found = _OURS.fullmatch(name)
     return f"deep_ep::{found[1]}" if found else name
 
 
 class Profile(torch.profiler.profile):
-    """torch's profile, with DeepEP's names."""
+    """torch.profiler.profile with DeepEP's names of kernels."""
 
     def key_averages(self, *args, **kwargs):
         for event in self.events():

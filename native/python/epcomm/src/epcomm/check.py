@@ -35,7 +35,8 @@ def main(a):
 
 
 def _apart(a):
-    """Returns the arguments for each case (a dtype and a token count). Only the first case compares results."""
+    """Returns a copy of the arguments for each pair of a dtype and a token count. Only the first copy asks to compare
+    results."""
     with open(a.pack, "rb") as f:
         pack = check_pack(f.read())
     cases = [
@@ -113,8 +114,8 @@ class Check:
         return view, combined
 
     def step(self, mine, fullest, slot, dtype, wide, routing, api):
-        """Runs a dispatch, the experts and a combine. `api` makes the calls: the EP, or the module epcomm.ep with its
-        custom operators. If `api` is None, the calls are made in halves."""
+        """Runs a dispatch, the experts and a combine. `api` is the EP, or the module epcomm.ep, whose functions are
+        PyTorch operators. If `api` is None, dispatch and combine are each made in two calls, a send and a receive."""
         ids = mine.ids.long() if wide else mine.ids
         where = dict(fullest=fullest, slot=slot, dtype=dtype, routing=routing)
         if api is None:
@@ -186,12 +187,13 @@ class Check:
 
 
 def _chain(c, unit, fold, pair, rounds, before=None):
-    """Returns the seconds of one call, from a CUDA graph of `fold` equal calls.
+    """Measures the seconds of one call in a CUDA graph of `fold` equal calls.
 
-    unit() makes one call. For a combine, before() makes its dispatch. A barrier over all ranks follows each call. If
-    `pair` is true, unit() makes a dispatch and a combine, and a barrier follows only the last call. The time of the
-    barriers is subtracted. Each of `rounds` replays gives the time of the slowest rank, and the result is the median.
-    Kernels read the clock, because a CUDA event would delay the next kernel.
+    unit() makes one call. If that is a combine, before() makes the dispatch that it needs. A barrier over all ranks
+    follows each call. If `pair` is true, unit() makes a dispatch and a combine, and only one barrier follows, after
+    the last call. The function measures the barriers alone too and subtracts their time. It replays the graph
+    `rounds` times, takes the time of the slowest rank in each replay, and returns the median. Kernels store the time,
+    because a CUDA event would delay the next kernel.
     """
     stamps = torch.zeros(3, dtype=torch.int64, device=c.device)
     graph = torch.cuda.CUDAGraph()
@@ -239,12 +241,14 @@ def _everyone(c, mine):
     return every
 
 
-# Calls in the graph that _chain measures. With more than two pairs the ranks would get out of step.
+# Number of calls in the graph that _chain measures. No barrier separates pairs, so with more than two of them some
+# ranks would run ahead.
 _FOLD = {"pair": 2, "dispatch": 12, "combine": 12}
 
 
 def _route(c, tokens):
-    """Returns the experts of each token, int32 [tokens, top-k], from the folder --routes or random."""
+    """Returns the experts of each token as int32 [tokens, top-k]. It reads them from the folder of --routes, or else
+    draws them at random."""
     if not c.a.routes:
         return torch.rand((tokens, c.ep.experts), device=c.device).topk(c.ep.topk, dim=1).indices.to(torch.int32)
     with open(os.path.join(c.a.routes, f"{tokens}.jsonl")) as f:
@@ -262,8 +266,9 @@ _BLOCK = 8 << 20
 
 
 def _placed(tensors, number):
-    """Allocates `number` blocks of memory, copies the tensors into the last block and returns the copies. Addresses
-    change the time of a call by up to 5 %. If `number` is 0, it returns the tensors themselves."""
+    """Allocates `number` blocks of memory, copies the tensors into the last block and returns the copies. The time of
+    a call depends on the addresses of its tensors, by up to 5 %. If `number` is 0, it returns the tensors
+    themselves."""
     if not number:
         return tensors
     size = max(sum(t.numel() * t.element_size() + 255 for t in tensors), _BLOCK)
@@ -272,7 +277,8 @@ def _placed(tensors, number):
 
 def times(c):
     """Measures dispatch, combine, and both together (pair). Returns a list of {"op", "dtype", "tokens", "us"}. With
-    PyTorch 2.11, kernels start 0.15 us later from the fourth graph of a process on; --apart avoids this."""
+    PyTorch 2.11, kernels of the fourth and later graphs in a process take 0.15 us longer to start. The flag --apart
+    avoids this."""
     out = []
     for dtype in c.dtypes:
         for tokens in [int(t) for t in c.a.tokens.split(",") if t]:
@@ -295,8 +301,8 @@ def times(c):
 
 
 def host_time(c):
-    """Measures how long the host needs to launch a dispatch and a combine without a CUDA graph. It takes the shortest
-    mean time of 30 batches of 50 calls."""
+    """Measures how long the host needs to launch a dispatch and a combine without a CUDA graph. It makes 30 batches
+    of 50 calls, and prints the mean time of the fastest batch."""
     mine = reference.Inputs(c.ep, 11, c.rank, min(8, c.ep.max_tokens))
     combined = torch.empty_like(mine.x)
     best = [1.0, 1.0]

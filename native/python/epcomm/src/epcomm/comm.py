@@ -1,4 +1,4 @@
-"""One rank of epcomm, with device addresses as integers."""
+"""Defines Comm, one rank's interface to epcomm. It takes device addresses as integers."""
 
 import ctypes
 import os
@@ -31,7 +31,7 @@ class EpcommError(RuntimeError):
 
 
 def word(table, value, what):
-    """Returns the number of a word in a table. Returns numbers unchanged."""
+    """Returns the number that `table` gives for a word. If `value` is a number already, it returns that number."""
     if isinstance(value, int):
         return value
     if value not in table:
@@ -47,7 +47,8 @@ def _set(ranks):
 
 
 def nodes_of(pack, ranks):
-    """Returns the number of hosts, from torchrun or else from the pack."""
+    """Returns the number of hosts. It asks torchrun's variable LOCAL_WORLD_SIZE, or reads the pack if that is not
+    set."""
     local = int(os.environ.get("LOCAL_WORLD_SIZE") or 0)
     if local > 0:
         return max(1, ranks // local)
@@ -61,11 +62,12 @@ def nodes_of(pack, ranks):
 class Comm:
     """One rank. All ranks create their Comms together. Only one thread at a time may use a Comm.
 
-    all_gather(mine: bytes) returns the bytes of all ranks, in order. deadline: the longest wait for another rank, in
-    seconds. nodes: the number of hosts, by default nodes_of. nvshmem: the folder with NVSHMEM's lib/, by default
-    EPBENCH_NVSHMEM. survivors: "drop" or "refuse" tokens for a lost rank; shrink needs it. joins: for a lost rank that
-    comes back, the set that the other ranks pass to grow. ordered=True: the caller makes the stream of each recv wait
-    for the stream of its send.
+    `all_gather(mine)` takes this rank's bytes and returns the bytes of all ranks, in order. `deadline` is the longest
+    wait for another rank, in seconds. `nodes` is the number of hosts, by default nodes_of. `nvshmem` is the folder
+    that contains NVSHMEM's lib/, by default EPBENCH_NVSHMEM. `survivors` says what happens to tokens for a lost rank,
+    "drop" or "refuse"; without it, shrink fails. `joins` is only for a lost rank that comes back: the set of ranks
+    that all other ranks pass to grow. With `ordered`, the caller promises that the stream of each recv waits for the
+    stream of its send.
     """
 
     def __init__(self, pack, rank, ranks, device, all_gather=None, *, deadline=10.0, in_flight=1, streams=1,
@@ -116,7 +118,7 @@ class Comm:
 
     @property
     def handle(self):
-        """Returns the address of the EpComm."""
+        """Returns the address of the library's EpComm."""
         if self._comm is None:
             raise EpcommError(1, "this rank was destroyed")
         return self._comm
@@ -155,8 +157,8 @@ class Comm:
         return lib().epcomm_extra(self.handle)
 
     def explain(self, call):
-        """Returns (dispatch, combine, why, first, last): the kernels of a call, why the pack chooses them, and the
-        range of token counts for which it chooses them."""
+        """Returns (dispatch, combine, why, first, last). The first two name the kernels of a call, and `why` says why
+        the pack chooses them. It chooses them for token counts from `first` to `last`."""
         x = Explanation()
         self.check(lib().epcomm_explain(self.handle, ctypes.byref(call), ctypes.byref(x)))
         return x.dispatch.decode(), x.combine.decode(), x.why.decode(), x.first, x.last
@@ -167,15 +169,15 @@ class Comm:
         return f if lib().epcomm_fault(self.handle, ctypes.byref(f)) else None
 
     def reset(self):
-        """Makes all ranks ready for calls after a fault. Collective."""
+        """Makes all ranks ready for calls after a fault. All ranks must call it."""
         self.check(lib().epcomm_reset(self.handle))
 
     def shrink(self, alive):
-        """Continues without the ranks that are not in `alive`. Collective among the ranks in `alive`."""
+        """Continues without the ranks that are not in `alive`. All ranks in `alive` must call it."""
         self.check(lib().epcomm_shrink(self.handle, _set(alive)))
 
     def grow(self, alive):
-        """Takes back lost ranks. Collective among the ranks in `alive`."""
+        """Takes back lost ranks. All ranks in `alive` must call it."""
         self.check(lib().epcomm_grow(self.handle, _set(alive)))
 
     def survivors(self):
@@ -185,11 +187,11 @@ class Comm:
         return [r for r in range(64) if alive.value >> r & 1], dropped.value
 
     def stop(self):
-        """Ends the waits of all ranks' kernels. Then call reset or destroy."""
+        """Ends the waits of all ranks' kernels. The next call must be reset or destroy."""
         self.check(lib().epcomm_stop(self.handle))
 
     def destroy(self):
-        """Frees everything. Collective."""
+        """Frees everything. All ranks must call it."""
         comm, self._comm = self._comm, None
         if comm is not None:
             status = lib().epcomm_destroy(comm)
@@ -204,8 +206,8 @@ class Comm:
 
 
 def classify(counts, ranks):
-    """Returns the name of the routing class. counts[e] says how often expert e was selected,
-    summed over ranks and steps."""
+    """Returns the routing class, which says how unevenly tokens select experts. counts[e] says how often the tokens
+    of all ranks selected expert e."""
     array = (ctypes.c_int64 * len(counts))(*counts)
     number = lib().epcomm_classify(array, len(counts), ranks)
     return next(name for name, n in ROUTINGS.items() if n == number)
@@ -221,7 +223,7 @@ def machine():
 
 
 def check_pack(data):
-    """Returns the Info of a pack, from its bytes. Needs no GPU."""
+    """Returns the Info of a pack. `data` holds the bytes of the file. The function needs no GPU."""
     info, text = Info(), ctypes.create_string_buffer(library.TEXT)
     status = lib().epcomm_check_pack(data, len(data), ctypes.byref(info), text)
     if status:

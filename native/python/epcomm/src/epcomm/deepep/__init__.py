@@ -1,7 +1,8 @@
-"""DeepEP's interface over epcomm's kernels, for ranks of one host.
+"""Offers DeepEP's interface with epcomm's kernels, for ranks on one host.
 
-``Buffer``, ``Config`` and ``EventOverlap`` have the signatures, shapes, dtypes, strides and return values of DeepEP
-V1, ``ElasticBuffer`` and ``EPHandle`` those of DeepEP V2. An unsupported call raises ``NotServed``.
+``Buffer``, ``Config`` and ``EventOverlap`` have the signatures and return values of DeepEP V1, with the same shapes,
+dtypes and strides. ``ElasticBuffer`` and ``EPHandle`` have those of DeepEP V2. An unsupported call raises
+``NotServed``.
 """
 
 import torch

@@ -1,7 +1,8 @@
 """Checks that all ranks make the same calls.
 
-In shared memory, a rank counts its calls and writes each call's key (a hash of its arguments). If a key is new, the
-rank also writes the arguments ("facts") and waits for the other ranks.
+Each rank writes to shared memory how many calls it has made, and the key of each call. A key is a hash of the call's
+arguments. At the first call with a key, the rank also writes the arguments, which are called facts, and waits until
+all ranks have reached the call.
 """
 
 import ctypes
@@ -14,9 +15,9 @@ import time
 
 from ..comm import EpcommError
 
-RING = 1023                # kept keys, as in native.h
-_RECORD = 8 * (1 + RING)   # bytes: number of calls, last keys
-_FACTS, _FACT = 64, 512    # kept facts; bytes of each: key, length, JSON
+RING = 1023                # keys that a rank keeps, as in native.h
+_RECORD = 8 * (1 + RING)   # bytes of a rank's number of calls and last keys
+_FACTS, _FACT = 64, 512    # how many facts a rank keeps; bytes of one: key, length, JSON
 _TEXT = 1024
 _DISAGREE = 5
 _LATE = 1.0
@@ -64,7 +65,7 @@ class Agreement:
             return {}
         try:
             return json.loads(self._read(at + 8))
-        except ValueError:  # too long, or being written
+        except ValueError:  # cut off because too long, or the rank is still writing
             return {}
 
     def _note(self, key, facts):
@@ -87,7 +88,8 @@ class Agreement:
         return "the ranks differ in what they call: " + ("; ".join(parts) or "the calls are in another order") + "; all ranks must make the same calls"
 
     def difference(self):
-        """Returns the error text. The first rank that finds a difference writes the text for all ranks."""
+        """Returns a text that says how the ranks' calls differ. The first rank that finds a difference writes the
+        text for all ranks."""
         n = self._records[self.rank][0]
         end = time.monotonic() + _LATE
         while not self._verdict.value:
@@ -119,7 +121,7 @@ class Agreement:
             self.refuse()
 
     def first(self, key, facts):
-        """Waits until all ranks have reached a call whose key is new, and compares it."""
+        """Waits until all ranks have reached a call whose key is new, and compares the ranks' keys."""
         self._note(key, facts)
         self.step(key)
         n, end, pause = self._records[self.rank][0], time.monotonic() + self._deadline, 1e-5
@@ -136,7 +138,7 @@ class Agreement:
 
 
 def share(rank, ranks, all_gather_object, deadline):
-    """Returns an Agreement, or None if there is only one rank or no shared memory. Collective."""
+    """Returns an Agreement, or None if there is only one rank or no shared memory. All ranks must call it."""
     if ranks == 1:
         return None
     name = os.path.join(_folder(), f"epcomm-{secrets.token_hex(8)}")

@@ -1,4 +1,4 @@
-"""Buffer, with DeepEP V1's signatures."""
+"""Defines Buffer, which has the methods of DeepEP V1's Buffer."""
 
 import os
 
@@ -27,11 +27,11 @@ def _precision():
 
 
 class Buffer:
-    """Expert parallelism of the ranks of a group, all on one host.
+    """Exchanges tokens between the ranks of a group for expert parallelism. All ranks must be on one host.
 
-    group: a torch.distributed group; comm: an mpi4py communicator instead of group. num_nvl_bytes and num_rdma_bytes
-    are not used. Normal calls take at most EPCOMM_MAX_TOKENS tokens a rank, by default 4096. set_num_sms or a Config
-    bounds their number of SMs. Collective.
+    All ranks create their Buffers together. `group` is a torch.distributed group. If it is None, `comm` must be an
+    mpi4py communicator. num_nvl_bytes and num_rdma_bytes are not used. Normal calls take at most EPCOMM_MAX_TOKENS
+    tokens a rank, by default 4096. set_num_sms or a Config bounds the number of SMs that normal calls use.
     """
 
     num_sms = 20  # DeepEP's default, for programs that read it
@@ -57,10 +57,11 @@ class Buffer:
         give_back_left()
         self.device = torch.device(device) if device is not None else torch.device("cuda", torch.cuda.current_device())
         if self.device.type == "cuda":
-            torch.empty(1, device=self.device)  # torch makes the CUDA context, with its own flags
+            torch.empty(1, device=self.device)  # makes torch create the CUDA context with torch's flags
         self._lane = events.new_lane(self.device, self.rank)
         self._shrinks, self._masked, self._applied = enable_shrink, set(), set()
-        # With enable_shrink, calls are not compared: after a fault, ranks have made different numbers of calls.
+        # With enable_shrink the ranks do not compare their calls, because the ranks' numbers of calls may differ
+        # after a fault.
         self._agreement = None if enable_shrink else agreement.share(self.rank, self.group_size, self._all_gather_object, _deadline())
         self._links, self._keys = {}, Keys()
         if self._agreement is not None:
@@ -85,7 +86,7 @@ class Buffer:
         return everyone
 
     def _link(self, op, shape, **facts):
-        """Returns (communicator, key of a call). Collective at the first call with these arguments."""
+        """Returns (communicator, key of the call). All ranks must make the first call with these arguments together."""
         if not self._runtime:
             raise RuntimeError("this Buffer was destroyed")
         key, new = self._keys.of(op, shape, facts)
@@ -118,7 +119,7 @@ class Buffer:
         return link
 
     def destroy(self):
-        """Collective. Frees the memory."""
+        """Frees the memory. All ranks must call it."""
         assert self.explicitly_destroy, "`explicitly_destroy` flag must be set"
         links, self._runtime, self._counter, self._calls = dict(self._links), False, None, None
         self._links.clear()
@@ -161,7 +162,8 @@ class Buffer:
     def get_combine_config(num_ranks):
         return config_for(num_ranks, Buffer.num_sms, Buffer._bound)
 
-    # The extension replaces the methods in _SERVED, and calls them only for what it does not support (methods.cpp).
+    # The C++ extension replaces the methods in _SERVED by functions of its own. Such a function calls the method
+    # below only if it does not support the arguments (methods.cpp).
 
     def get_dispatch_layout(self, topk_idx, num_experts, previous_event=None, async_finish=False, allocate_on_comm_stream=False):
         def work():
@@ -351,8 +353,9 @@ class Buffer:
     # ---- lost ranks ----
 
     def low_latency_update_mask_buffer(self, rank_to_mask, mask=False):
-        """Notes that a rank is lost (mask=True) or back. The next low_latency_dispatch or
-        low_latency_query_mask_buffer applies the change; every living rank must make that call."""
+        """Notes that a rank is lost if `mask` is true, or that it is back if `mask` is false. The next
+        low_latency_dispatch or low_latency_query_mask_buffer applies the change. All living ranks must make that next
+        call."""
         self._must_shrink()
         if not 0 <= rank_to_mask < self.group_size or rank_to_mask == self.rank:
             raise ValueError(f"rank_to_mask: {rank_to_mask} is not another rank below {self.group_size}")
@@ -361,14 +364,14 @@ class Buffer:
             self._calls.pause(self._masked != self._applied)
 
     def low_latency_query_mask_buffer(self, mask_status):
-        """Applies the noted changes together with the other living ranks. Then it writes 1 for each lost rank and 0 for
-        each living rank to mask_status, int32 [ranks]."""
+        """Applies the noted changes. All living ranks must call it. Then it writes to mask_status, int32 [ranks], 1
+        for each lost rank and 0 for each living rank."""
         self._must_shrink()
         self._apply_masks()
         mask_status.copy_(torch.tensor([int(r in self._masked) for r in range(self.group_size)], dtype=mask_status.dtype))
 
     def low_latency_clean_mask_buffer(self):
-        """Takes all lost ranks back. Collective over all ranks. After a failure the masks are as before."""
+        """Takes all lost ranks back. All ranks must call it. If it raises, the set of lost ranks is unchanged."""
         self._must_shrink()
         masked, self._masked = self._masked, set()
         try:
@@ -401,8 +404,8 @@ class Buffer:
             self._calls.pause(False)
 
     def check(self):
-        """Raises EpcommError if a wait in a call of this rank passed its deadline; the outputs are NaN then. After each
-        replay of a graph, wait for its stream, then call check."""
+        """Raises EpcommError if a kernel of this rank has waited longer than the deadline. In this case the outputs
+        are NaN. After each replay of a graph, wait for the stream, then call check."""
         for link in dict.fromkeys(self._links.values()):
             link.comm.check(lib().epcomm_fault(link.comm.handle, None))
 

@@ -1,8 +1,8 @@
-"""DeepEP's Config, and checks of arguments."""
+"""Defines DeepEP's Config, and functions that check arguments."""
 
 
 class NotServed(NotImplementedError):
-    """Raised for a call that epcomm.deepep does not support. The text says what to use instead."""
+    """Raised for a call that epcomm.deepep does not support. The error text says what to do instead."""
 
     def __init__(self, what, use):
         super().__init__(f"epcomm.deepep does not serve {what}; {use}")
@@ -14,7 +14,7 @@ def must_be_off(name, on, use):
 
 
 def must_be(name, tensor, dtype, *shape):
-    """Raises ValueError if a tensor has another dtype or shape. None allows any size."""
+    """Raises ValueError if a tensor does not have this dtype and shape. A size of None allows any size."""
     fits = tensor.dtype is dtype and tensor.dim() == len(shape) and all(w is None or w == n for w, n in zip(shape, tensor.shape))
     if not fits:
         want = ", ".join("any" if n is None else str(n) for n in shape)
@@ -28,7 +28,8 @@ def must_be_on(device, **tensors):
 
 
 class Config:
-    """Bounds the SMs of a call by num_sms; 0 means no bound. Other numbers are not used."""
+    """Bounds the number of SMs of a call by num_sms. With 0 there is no bound. The arguments besides num_sms are not
+    used."""
 
     def __init__(self, num_sms=20, num_max_nvl_chunked_send_tokens=6, num_max_nvl_chunked_recv_tokens=256,
                  num_max_rdma_chunked_send_tokens=6, num_max_rdma_chunked_recv_tokens=256):

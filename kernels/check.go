@@ -90,8 +90,8 @@ func CheckRouting(p ep.Problem, r workloads.Routing) error {
 	return nil
 }
 
-// LeastReading bounds the times that a backend reports from below, in seconds. A backend that subtracts the time of a
-// barrier may get zero or less, but epbench divides by times.
+// LeastReading is the least time that a backend may report, in seconds. A backend that subtracts the time of a barrier
+// may compute zero or less, and then reports LeastReading, because epbench divides by times.
 const LeastReading = 1e-9
 
 const fewRounds = 3
@@ -114,7 +114,8 @@ const (
 	maxNote   = 4096 // bytes of one note
 )
 
-// Implausible returns why r cannot answer the request `spec`, or "" if it can. If `idle`, times may be 0 or less.
+// Implausible returns why r cannot be the answer to the request `spec`, or "" if it can. If `idle` is true, times of 0
+// or less are allowed.
 func (r Rounds) Implausible(spec RunSpec, ranks int, idle bool) string {
 	if len(r.Seconds) != spec.Rounds || r.Fold != max(spec.Fold, 1) {
 		sized := func(rounds, calls int) string { return ep.Count(rounds, "round") + " of " + ep.Count(calls, "call") }

@@ -36,7 +36,7 @@ epbench, and ranks other than 0 also to rank 0. See epbench docs multinode.`,
 			return serveRank(cmd.Context(), f.options, split)
 		},
 	}
-	cmd.Flags().BoolVar(&split, "split", false, "treat each rank of one host as a host, to try the kernels that cross hosts; tables of such runs have their own machine key")
+	cmd.Flags().BoolVar(&split, "split", false, "let the ranks of one host stand for the ranks of several hosts, to try the kernels that cross hosts; tables of such runs have their own machine key")
 	return cmd
 }
 

@@ -2,7 +2,7 @@
 
     torchrun --standalone --nproc-per-node 2 decode.py model.pack
 
-The output must agree with that of one GPU that has all experts.
+Each rank also computes its tokens with all experts, without epcomm. Both outputs must agree.
 """
 
 import sys
@@ -25,7 +25,7 @@ class Layer(torch.nn.Module):
         every = [torch.randn((ep.hidden, ep.hidden), **shape).bfloat16() / ep.hidden**0.5 for _ in range(ep.experts)]
         first = ep.rank * ep.local_experts
         self.every, self.mine = every, torch.stack(every[first:first + ep.local_experts])
-        # A graph has fixed shapes, so each step computes as many rows as a rank can receive at most.
+        # A graph has fixed shapes, so each step computes the largest number of rows that a rank can receive.
         self.rows = min(ep.ranks * tokens * ep.topk + 4 * ep.groups, ep.max_rows("bf16"))
         self.y = torch.zeros((ep.max_rows("bf16"), ep.hidden), dtype=torch.bfloat16, device=ep.device)
 
@@ -82,7 +82,7 @@ def main(pack, device="cuda"):
         got = step(new).float()
         if device == "cuda":
             torch.cuda.synchronize()
-        ep.check()  # a replay reports no error itself
+        ep.check()  # the replay of a graph cannot report a fault
         want = layer.alone(new)
         error = ((got - want).norm() / want.norm()).item()
         assert error < 0.02, f"rank {rank}: relative error {error}"

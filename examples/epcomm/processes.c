@@ -3,7 +3,7 @@
  *   cc -Inative/epcomm/include examples/epcomm/processes.c -Lbin/epcomm -lepcomm -ldl
  *   ./a.out model.pack
  *
- * An engine passes its own all-gather, and calls the CUDA runtime instead of gpu.h.
+ * An engine would pass its own all-gather, and call the CUDA runtime where this example calls gpu.h.
  */
 #include <epcomm.h>
 

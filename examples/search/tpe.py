@@ -3,7 +3,7 @@
     pip install optuna==5.0.0
     epbench replay recordings --strategy "auto,exec:python3 examples/search/tpe.py" --budget 50
 
-Optuna chooses the kernel like a parameter.
+For Optuna the kernel is one more parameter.
 """
 
 import json

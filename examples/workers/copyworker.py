@@ -146,7 +146,7 @@ class Session:
                 struct.pack("<%dH" % self.hidden, *map(float_to_bf16, acc))
 
     def timed(self, config):
-        """Returns the seconds of each rank for one call."""
+        """Makes one call and returns the seconds that each rank took."""
         halves = split(config) if self.problem["op"] == "pair" else {self.problem["op"]: config["values"]}
         seconds = [0.0] * self.ranks
         for op, values in halves.items():
@@ -182,7 +182,7 @@ class Session:
                     checked += 1
                     wrong += self.out[r][at * self.row:(at + 1) * self.row] != self.inputs[src][t:t + self.row]
         else:
-            checked = sum(len(b) // self.row for b in self.combined)  # epbench checks combined rows
+            checked = sum(len(b) // self.row for b in self.combined)  # epbench checks these rows through probes
         return {"rows": checked, "wrong": wrong, "max_err": 0.0}
 
     def probe(self, rank, token, k):

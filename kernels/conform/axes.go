@@ -10,13 +10,13 @@ import (
 	"github.com/epbench/epbench/workloads"
 )
 
-// Axes holds the values whose combinations the conformance matrix covers.
+// Axes holds the values from which verify makes its cases.
 type Axes struct {
 	Ops      []ep.Op
 	DTypes   []ep.DType
 	Ranks    []int
 	Nodes    int   // hosts; 0 means 1
-	Local    []int // experts of a rank
+	Local    []int // numbers of experts on one rank
 	TopK     []int
 	Hidden   []int
 	Tokens   []int    // on the fullest rank
@@ -54,7 +54,7 @@ func AxesFor(m ep.Machine, all []kernels.Kernel) Axes {
 	return a
 }
 
-// Tags returns axis=value for every value, then the tags of special cases.
+// Tags returns the tag "axis=value" for every value of every axis, then the tags of special cases.
 func (a Axes) Tags() []string {
 	var out []string
 	for _, x := range a.list() {

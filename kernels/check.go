@@ -18,7 +18,7 @@ func CheckNames(c ep.Config, params []Param) error {
 		}
 	}
 	if len(c.Values) == len(params) {
-		return nil // names are distinct
+		return nil // no other name can be set, because names are distinct
 	}
 	for _, name := range c.Names() {
 		if !slices.ContainsFunc(params, func(q Param) bool { return q.Name == name }) {

@@ -110,7 +110,8 @@ func (l launched) openRouted(t *testing.T, p ep.Problem, routing string) kernels
 
 const hostsPair, count, data = "dispatch_hosts+combine_hosts", "count", "data"
 
-// pair prepares hostsPair with this value of parameter arrival and with changes NAME=VALUE.
+// pair returns a prepared config of the pair of kernels that cross hosts. `arrival` sets both parameters of this name.
+// A change is NAME=VALUE.
 func (l launched) pair(t *testing.T, s kernels.Session, p ep.Problem, arrival string, changes ...string) ep.Config {
 	t.Helper()
 	k, err := kernels.Find(l.Kernels(), ep.Pair, hostsPair)
@@ -128,7 +129,7 @@ func (l launched) pair(t *testing.T, s kernels.Session, p ep.Problem, arrival st
 	return c
 }
 
-// right verifies and runs a config twice. The second time, buffers still hold the data of the first.
+// right verifies and runs a config twice. In the second run, buffers still hold the data of the first run.
 func right(t *testing.T, s kernels.Session, c ep.Config) {
 	t.Helper()
 	for range 2 {

@@ -41,10 +41,10 @@ Two runs on a shared machine may differ for reasons that no statistics can remov
 bench --ab avoids this: it measures two configs in the same rounds.
 
 --of swapped takes runs or recordings (replay save) of the same problems, usually from
-two machines. It compares the winner of each run with the default and with the winner of
-the other run, by the times of that other run. With --fail-on the exit code is 3 if
-a winner is slower than the default or loses more than PERCENT, and 4 if the times do
-not decide this.`,
+two machines. It judges the winner of each run by the times of the other run: there it
+compares this winner with the default and with the winner of the other run. With
+--fail-on the exit code is 3 if a winner is slower than the default, or is slower than
+the other run's winner by more than PERCENT. It is 4 if the times do not decide this.`,
 		Example: `  epbench compare before after --fail-on 3%
   epbench compare h100 h200 --allow machine --of default
   epbench compare h100 h200 --of swapped`,

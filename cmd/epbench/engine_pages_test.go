@@ -9,7 +9,8 @@ import (
 	"testing"
 )
 
-// engineRuns has an entry for each page. The entry maps the runs that the page's commands read to folders of testdata.
+// engineRuns has an entry for each page about an engine. The entry maps the names of runs in the page's commands to
+// folders of testdata.
 var engineRuns = map[string]map[string]string{
 	"README.md":         {"run": "runs/h200x2-deepseek-v3"},
 	"run-deepep.md":     {"before": "peers/h100x2/deepep", "after": "peers/h100x2/deepep"},
@@ -18,7 +19,7 @@ var engineRuns = map[string]map[string]string{
 	"run-max.md":        {"run": "runs/h200x2-deepseek-v3", "run-after": "runs/h200x2-deepseek-v3", "constants": "runs/h200x2-deepseek-v3"},
 }
 
-// TestEnginePages runs the pages' commands on recorded runs, except commands that need GPUs or NVRTC.
+// TestEnginePages runs the commands of these pages on recorded runs, except commands that need GPUs or NVRTC.
 func TestEnginePages(t *testing.T) {
 	root, err := filepath.Abs("../..")
 	if err != nil {

@@ -13,8 +13,8 @@ import (
 )
 
 const (
-	configUsage      = "id (d7f2), difference (algo=dedup sms=64), kernel:name=value,name=value, "
-	configUsageRun   = configUsage + "RUN#ROW of the run's winners, or TABLE#ROW of a table"
+	configUsage      = "id (d7f2), difference from the default (algo=dedup sms=64), kernel:name=value,name=value, "
+	configUsageRun   = configUsage + "RUN#ROW with the number of a winner, or TABLE#ROW with the number of a row"
 	configUsageTable = configUsage + "or TABLE#ROW with the row number in table show"
 )
 

@@ -139,7 +139,7 @@ var hostileInputs = []hostileInput{
 	{name: "line.jsonl", command: importTrace, make: times(60*mega, "[")},
 	{name: "long.parquet", command: importTimes, make: parquetOf(20_000, 4096)},
 	{name: "list.parquet", command: importTimes, make: footer("\x19\xfc\xff\xff\xff\xff\x07")},
-	// This function builds its text only if the test runs. Every start of the test program makes this list.
+	// The file is made by a function that only the test calls, because every start of the test program makes this list.
 	{name: "structs.parquet", command: importTimes, make: func(w io.Writer) {
 		footer("\x19\xfc\x80\x80\x80\x02" + strings.Repeat("\x00", 4*mega))(w)
 	}},
@@ -217,8 +217,8 @@ func logOfList(field, element string, n int) func(io.Writer) {
 	}
 }
 
-// Peak memory may be leastPeak bytes or peakTimes times the file's size, the larger of both. mostCPU limits processor
-// time.
+// Peak memory may be the larger of two numbers: leastPeak bytes, and peakTimes times the file's size. mostCPU limits
+// processor time.
 const (
 	leastPeak = 256 * mega
 	peakTimes = 8

@@ -36,7 +36,7 @@ func TestOutputsAgree(t *testing.T) {
 		useSteadyBackend(t, func() {})
 		dir := filepath.Join(t.TempDir(), "run")
 		agree(t, dir, epbench(t, "sweep", "--backend=cpu", "--op=dispatch,combine", "--budget=12",
-			"--routing=zipf:1.0,uniform,local", "--tokens=1,64", "-o", dir)) // under "local" the default does not win
+			"--routing=zipf:1.0,uniform,local", "--tokens=1,64", "-o", dir)) // with routing "local" the default is not the winner
 	})
 }
 

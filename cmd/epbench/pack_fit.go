@@ -45,7 +45,7 @@ func (f *packFlags) runFit(cmd *cobra.Command) error {
 	if len(t.Rows) == 0 {
 		return badInput(fmt.Errorf("no pack can be made: %s", t.Notes))
 	}
-	t.Note("tokens: rounded down to 4, 5, 6 or 7 quarters of a power of two", "memory: epcomm's buffers on each rank for all dtypes of --dtype, without weights, activations and device binaries")
+	t.Note("tokens: rounded down to a power of two times 1, 1.25, 1.5 or 1.75", "memory: epcomm's buffers on each rank for all dtypes of --dtype, without weights, activations and device binaries")
 	return f.tables.print(cmd, t)
 }
 

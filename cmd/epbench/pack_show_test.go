@@ -63,7 +63,7 @@ func packFrom(t *testing.T, name string, maxTokens int, dtypes ...ep.DType) *pac
 func TestPackMemory(t *testing.T) {
 	for table, most := range map[string][2]float64{
 		"h100x2": {2, 4},
-		"h200x2": {2.45, 4.9}, // more: combine_final has memory of its own, other combines share theirs
+		"h200x2": {2.45, 4.9}, // combine_final needs more: it does not share memory with other combines
 	} {
 		p := packFrom(t, table, 4096, ep.FP8, ep.BF16)
 		for i, gib := range most {

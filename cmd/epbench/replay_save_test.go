@@ -9,7 +9,7 @@ import (
 	"github.com/epbench/epbench/tune/search/exchange"
 )
 
-// TestReplaySaveAs: epbench reads the files that replay save --as writes for other tuners.
+// TestReplaySaveAs: epbench can read the files that the command "replay save --as" writes for other tuners.
 func TestReplaySaveAs(t *testing.T) {
 	for as, pattern := range map[string]string{"t4": "*/*_T4.json", "cache": "*/*.json"} {
 		dir := t.TempDir()

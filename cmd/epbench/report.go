@@ -39,8 +39,8 @@ tables: winners, effects of each parameter, regret between routings, Pareto fron
 and memory limits, failures, libraries, and costs beside a product.
 
 --format benchfmt prints rounds in Go's benchmark format, for benchstat -col /config: the
-deciding rounds of the default and the winner, or with --only all every round of every
-config.`,
+deciding rounds of the default and the winner. With --only all it prints every round of
+every config.`,
 		Example: `  epbench report run
   epbench report run --only winners,regret --no-html
   epbench report run peers -o page.html`,

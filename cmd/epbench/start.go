@@ -59,7 +59,7 @@ it. Nothing is measured, compiled or written.`,
 	}
 	flags(cmd, forProblem, func(s *pflag.FlagSet) {
 		s.StringVar(&path, "for", "", "`LIBRARY` what to tune: "+strings.Join(planNames(), ", ")+"; default: the first that is installed")
-		s.StringVar(&model, "model", "deepseek-v3", "`PRESET` model whose shape the commands name")
+		s.StringVar(&model, "model", "deepseek-v3", "`PRESET` model whose shape the printed commands use")
 	})
 	tables.bind(cmd)
 	out.bind(cmd)

@@ -17,7 +17,7 @@ type plan struct {
 	steps  func(s surroundings, model string) []step
 }
 
-// plans lists the plans in the order in which epbench start tries them.
+// plans lists what epbench start can propose, in the order in which it tries them.
 var plans = []plan{
 	{"deepep2", "deep_ep", 2, "DeepEP V2 (ElasticBuffer), which your engine calls", "epbench docs run-deepep", deepep2Steps},
 	{"deepep", "deep_ep", 2, "DeepEP, which your engine calls", "epbench docs run-deepep", deepepSteps},

@@ -21,7 +21,7 @@ func TestEmbeddedTablesAnswerPresets(t *testing.T) {
 	}
 	for _, src := range set.Sources() {
 		header := src.Table.Header
-		// The table's own ABI: no row counts as old.
+		// With the table's own ABI no row counts as old.
 		host := table.Host{Machine: header.Machine, ABI: header.ABI, Check: legality(header.Machine)}
 		for _, preset := range workloads.Presets() {
 			if preset.Name == "demo" {

@@ -53,7 +53,7 @@ the replicas, and after how many tokens the plan has saved more bytes than its c
 		s.IntVar(&o.plan.Experts, "experts", 0, "`N` routed experts; default: the highest id + 1, rounded up to a multiple of --ranks")
 		s.IntVar(&o.plan.Hosts, "nodes", 1, "`N` number of hosts, in equal blocks of ranks; with --groups the plan keeps a group of experts on one host")
 		s.IntVar(&o.plan.Groups, "groups", 1, "`N` groups of experts from which the router selects (8: DeepSeek-V3)")
-		s.IntVar(&o.plan.Windows, "windows", 20, "`N` parts of the second half, for the worst moment and the picture")
+		s.IntVar(&o.plan.Windows, "windows", 20, "`N` number of parts of the second half; the worst part is printed, and the picture shows all")
 		s.IntVar(&o.hidden, "hidden", 7168, "`N` hidden size, for the bytes of a token")
 		s.StringVar(&o.expertSize, "expert-size", "42MiB", "`SIZE` weights of one expert of one layer (42MiB: DeepSeek-V3 in FP8)")
 	})

@@ -12,22 +12,23 @@ import (
 	"github.com/epbench/epbench/tune/stat"
 )
 
-// defaultBand is the least relative difference that counts, for runs that recorded no band.
+// defaultBand is the least relative difference that counts, for runs that do not record this number.
 const defaultBand = 0.01
 
 // MinRounds is the least number of rounds for a verdict other than undecided.
 const MinRounds = 10
 
-// Compared compares run B with run A in one case, or for one config of a case.
+// Compared compares run B with run A in one case (a problem with its token count and routing), or for one config of a
+// case.
 type Compared struct {
 	Case    *Case         // as in run A
 	A, B    *Entry        // nil if not measured
 	Ratio   stat.Estimate // time of B / time of A, NaN if unknown
 	Cycles  float64       // SM cycles of B / SM cycles of A, NaN if unknown
 	Band    float64       // smaller differences count as none
-	Made    record.Band   // the policy's band and the A/A spread; Band is the larger of the two
+	Made    record.Band   // the policy's band, and the A/A spread between the default and itself; Band is the larger
 	Verdict record.Verdict
-	Reason  string // why undecided, or what else differs
+	Reason  string // why undecided
 	Broken  bool   // the config ran in A and failed in B
 
 	// unknownSessions is true if all times come from one session. Ratio then assumes a spread between sessions.
@@ -42,8 +43,8 @@ type Comparison struct {
 	Worst   int             // index of the largest ratio; -1 if none
 	Notes   []string        // allowed differences, and other remarks
 
-	live bool // both measured in the same rounds
-	same bool // same measurements
+	live bool // A and B ran in the same rounds
+	same bool // A and B are one recording
 }
 
 // A What says which entries of a case are compared.
@@ -52,13 +53,13 @@ type What string
 const (
 	OfWinner  What = "winner"
 	OfDefault What = "default"
-	OfConfigs What = "configs" // every config that both timed
+	OfConfigs What = "configs" // every config that has times in both runs
 )
 
 // CompareOptions holds the options of Compare.
 type CompareOptions struct {
 	What What
-	Band float64 // a fraction; 0 means the runs' larger band
+	Band float64 // a fraction; 0 means the larger of the two runs' bands
 
 	// Allow holds differences to accept: "machine", "kernels", "mode", "clock", "sessions". If it has "sessions",
 	// intervals ignore differences between sessions.
@@ -112,7 +113,7 @@ func Compare(a, b *Loaded, o CompareOptions) (*Comparison, error) {
 	return c, nil
 }
 
-// otherTraces returns a text for each file name that means different routings in the two runs.
+// otherTraces returns a text for each trace (recorded routing) that has the same name in both runs, but other content.
 func otherTraces(a, b *Loaded) (out []string) {
 	digest := func(spec string) string { return cmp.Or(ep.RoutingDigest(spec), "unknown") }
 	theirs := routingsOf(b.Cases)
@@ -193,7 +194,8 @@ func (c *Case) winnerOrPeer() *Entry {
 	return c.Entries[0]
 }
 
-// counterpart returns c's entry of e's config, or nil. Twins and peers match only their own role.
+// counterpart returns c's entry with e's config, or nil. A twin (the default, measured again) matches only a twin. An
+// entry of another library matches only such an entry.
 func (c *Case) counterpart(e *Entry) *Entry {
 	return c.first(func(x *Entry) bool {
 		return x.Key == e.Key && (x.Role == record.Twin) == (e.Role == record.Twin) && (x.Role == record.Peer) == (e.Role == record.Peer)
@@ -291,7 +293,8 @@ func (c *Comparison) ratioNote() string {
 	return ratio + "; low, high: its 95 % interval; band: the least difference that counts, from the policy or the A/A spread; of all differences found, at most 5 % are chance"
 }
 
-// timeOfB returns B's time. If live, it multiplies A's time by the ratio, which is more exact.
+// timeOfB returns B's time. If A and B ran in the same rounds, A's time multiplied by the ratio is more exact than B's
+// median.
 func (x *Compared) timeOfB(live bool) Cell {
 	if live && x.A != nil && x.Ratio.Mid > 0 {
 		return Micros(x.A.Median.Mid * x.Ratio.Mid)

@@ -2,7 +2,7 @@ package reports
 
 import "github.com/epbench/epbench/tune/ep"
 
-// caseKey identifies a case in both runs. A recorded routing counts by content, because its file name may differ.
+// caseKey identifies a case in both runs. It has the content of a recorded routing, because file names may differ.
 type caseKey struct {
 	problem ep.Problem
 	routing string
@@ -29,7 +29,7 @@ func (x caseIndex) key(c *Case) caseKey {
 	return caseKey{p, ep.RoutingContent(c.Routing)}
 }
 
-// match returns the case of c's problem and routing, preferably with c's seed, or nil.
+// match returns a case with c's problem and routing, or nil. It prefers a case with c's seed.
 func (x caseIndex) match(c *Case) *Case {
 	found := x.byKey[x.key(c)]
 	for _, o := range found {

@@ -16,9 +16,9 @@ type Effect struct {
 	Kernel string
 	Param  string
 	Value  ep.Value
-	Best   float64 // mean over cases: best time with the value / kernel's best time
+	Best   float64 // geometric mean over cases: best time with the value / kernel's best time
 	Worst  float64 // largest of these ratios
-	Median float64 // median over configs: time / best
+	Median float64 // median over configs: time / kernel's best time
 	Wins   int     // cases won with the value
 	Cases  int     // cases with a timed config
 	Points int     // timed configs of all cases
@@ -27,7 +27,7 @@ type Effect struct {
 	all  []float64 // ratios for Median
 }
 
-// Effects computes the effects of all values of those parameters that have several values.
+// Effects computes the effect of each value. It leaves out parameters with only one value.
 func Effects(cases []*Case) []Effect {
 	sums := map[paramValue]*Effect{}
 	for _, c := range cases {
@@ -78,7 +78,7 @@ func alternatives(keys []paramValue, k paramValue) bool {
 	})
 }
 
-// addEffects adds a case's entries of one kernel. They must come fastest first.
+// addEffects adds a case's entries of one kernel, which must come fastest first.
 func addEffects(sums map[paramValue]*Effect, kernel string, entries []*Entry) {
 	best := entries[0].Level
 	seen := map[paramValue]bool{}

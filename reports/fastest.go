@@ -37,7 +37,7 @@ type LibraryComparison struct {
 	Libraries   []LibraryTime   // fastest first
 	Gain        record.Interval // time of second / first; NaN if alone
 	Interleaved bool            // the first two runs took turns
-	Band        float64         // the widest of the runs
+	Band        float64         // the widest band of the runs
 }
 
 // Decided reports whether the first library is faster by more than the band.
@@ -49,7 +49,8 @@ func (c LibraryComparison) beyond(gain record.Interval) bool {
 
 func (c LibraryComparison) seed() uint64 { return c.Libraries[0].Case.Seed }
 
-// nextAfter returns the fastest library that beats current by more than the band, or else current.
+// nextAfter returns the fastest library that is faster than library `current` by more than the band. If there is none,
+// it returns `current`.
 func (c LibraryComparison) nextAfter(current string) string {
 	in := slices.IndexFunc(c.Libraries, func(o LibraryTime) bool { return o.Library == current })
 	if in < 0 {
@@ -144,7 +145,7 @@ func (c *LibraryComparison) decide() {
 	c.Gain, c.Interleaved = c.Libraries[1].ratioTo(c.Libraries[0])
 }
 
-// ratioTo returns o's time / other's time. turns is true if both ran in the same rounds.
+// ratioTo returns o's time divided by `other`'s time. `turns` is true if both libraries ran in the same rounds.
 func (o LibraryTime) ratioTo(other LibraryTime) (ratio record.Interval, turns bool) {
 	if t := o.Run.Run.InterleaveID; t != "" && t == other.Run.Run.InterleaveID {
 		return o.Entry.Ratio(other.Entry).Interval, true
@@ -247,7 +248,7 @@ func (c LibraryComparison) cells() []Cell {
 	return append(out, Str(second.Library), Micros(second.Entry.Median.Mid), Gain(c.Gain.Mid), Gain(c.Gain.Low), Gain(c.Gain.High), verdict)
 }
 
-// switchPoints says from which token count which library is fastest.
+// switchPoints lists the token counts from which another library is fastest.
 func switchPoints(choices []LibraryComparison) []string {
 	var out []string
 	for len(choices) > 0 {

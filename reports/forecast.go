@@ -2,7 +2,7 @@ package reports
 
 import "github.com/epbench/epbench/tune/record"
 
-// Forecast returns the table of a run with predicted times.
+// Forecast returns the table of a run whose times are predicted, not measured.
 func Forecast(run *record.Run) Table {
 	cases := make([]*Case, len(run.Searches))
 	for i := range run.Searches {

@@ -20,8 +20,8 @@ type Headline struct {
 	Reduced Count          // with reduced precision accepted
 	Best    *record.Search // largest gain; nil if none
 
-	// Challenger is a search that kept the default. Of all such searches, its best non-default config has the largest
-	// gain. It may be nil.
+	// Challenger is nil, or the search that kept the default although its best other config has a gain. Of all such
+	// searches, Challenger has the largest gain.
 	Challenger *record.Search
 
 	AA float64
@@ -123,7 +123,7 @@ func (h Headline) Lines() []string {
 	return out
 }
 
-// String returns the numbers of faster and of all cases, and the mean gain.
+// String returns the number of faster cases, the number of all cases, and the mean gain.
 func (c Count) String() string {
 	s := fmt.Sprintf("%d of %d cases", c.Verdicts[record.Faster], c.Searches)
 	if !math.IsNaN(c.Gain.Mid) {
@@ -160,7 +160,7 @@ func SummaryTable(run *record.Run, directory string, rows int) Table {
 
 const largestGains = 5
 
-// LargestGains lists the searches with verdict faster that have the largest gains.
+// LargestGains lists the searches with the largest gains. Their verdict is record.Faster.
 func LargestGains(run *record.Run) Table {
 	var of []int
 	for i, s := range run.Searches {
@@ -178,7 +178,7 @@ func LargestGains(run *record.Run) Table {
 	return t
 }
 
-// GatherWarnings merges warnings that differ only in numbers and case.
+// GatherWarnings merges warnings that differ only in numbers and in the name of the case at their start.
 func GatherWarnings(warnings []string) []string {
 	var kinds []string
 	first, count := map[string]string{}, map[string]int{}

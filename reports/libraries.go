@@ -9,7 +9,7 @@ import (
 	"github.com/epbench/epbench/tune/stat"
 )
 
-// LibraryTable lists each library's tuned time in each case, and its gain over its default.
+// LibraryTable lists each library's tuned time in each case, and the library's gain over its own default.
 func LibraryTable(choices []LibraryComparison) Table {
 	cases := casesOf(choices)
 	p := ColumnsFor(cases)

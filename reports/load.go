@@ -79,7 +79,8 @@ func (l *Loaded) Keep(keep func(ep.Problem, string) bool) {
 	l.Cases = slices.DeleteFunc(l.Cases, func(c *Case) bool { return !keep(c.Problem, c.Routing) })
 }
 
-// Seconds returns a config's time, corrected for drift. The zero Config means the default. ok is false without a time.
+// Seconds returns a config's time, corrected for drift. The zero Config means the default. ok is false if the config
+// has no time.
 func (l *Loaded) Seconds(k table.Key, tokens int, routing string, cfg ep.Config) (seconds float64, ok bool) {
 	for _, c := range slices.Concat(l.Cases, l.between) {
 		if c.Problem.Tokens != tokens || c.Routing != routing || table.KeyOf(c.Problem, k.Routing) != k {
@@ -92,8 +93,8 @@ func (l *Loaded) Seconds(k table.Key, tokens int, routing string, cfg ep.Config)
 	return 0, false
 }
 
-// Paired returns the times of a config and of the default, in seconds, in the rounds of stage cross that timed both. No
-// config was chosen by these rounds.
+// Paired returns the times of a config and of the default in seconds. They come from the rounds of stage cross that
+// timed both. The search did not choose a config by these rounds, so the times are not biased.
 func (l *Loaded) Paired(k table.Key, tokens int, routing string, cfg ep.Config) (config, dflt []float64) {
 	for _, c := range slices.Concat(l.Cases, l.between) {
 		if c.Problem.Tokens != tokens || c.Routing != routing || table.KeyOf(c.Problem, k.Routing) != k {
@@ -123,7 +124,7 @@ func (c *Case) entryOf(cfg ep.Config) *Entry {
 	})
 }
 
-// DerivedTables returns the non-empty tables of a run, with at most maxFailures failures; 0 means all.
+// DerivedTables returns the non-empty tables of a run. It lists at most maxFailures failures, or all if that is 0.
 func DerivedTables(l *Loaded, s Speeds, maxFailures int) []Table {
 	s = s.Of(l.Run.Machine)
 	var out []Table

@@ -26,7 +26,7 @@ type Speeds struct {
 	Memory float64 // of a GPU's memory, reads and writes together
 }
 
-// Of returns s with zeros replaced by a machine's nominal speeds, if known.
+// Of returns s. It replaces an unset speed by the machine's nominal speed, if that is known.
 func (s Speeds) Of(m ep.Machine) Speeds {
 	if s.Link == 0 {
 		s.Link = Wire(m)
@@ -45,7 +45,8 @@ func (c *Case) MemoryLimit(gbps float64) float64 {
 	return limit(c.Load.BytesMemory, gbps)
 }
 
-// Limit returns the memory limit of an activation and the wire limit of other ops.
+// Limit returns the memory limit of an activation, and the wire limit of other ops, in seconds. The wire limit is the
+// time that the busiest rank's bytes take on its link.
 func (c *Case) Limit(s Speeds) float64 {
 	if c.Problem.Op == ep.Activation {
 		return c.MemoryLimit(s.Memory)
@@ -64,7 +65,7 @@ func (c *Case) Bytes() int64 {
 	return c.Load.BytesWire
 }
 
-// LimitName returns the name of an op's limit and its speed.
+// LimitName returns the name of an op's limit, and the speed from which it is computed.
 func (s Speeds) LimitName(op ep.Op) (name string, gbps float64) {
 	if op == ep.Activation {
 		return "memory limit", s.Memory
@@ -85,6 +86,6 @@ func MemoryTable(l *Loaded, gbps float64) Table {
 		mid := winner.Median.Mid
 		t.Add(append(p.Cells(c), Micros(limit), Micros(mid), Percent(limit/mid), Float(float64(c.Load.BytesMemory)/mid/1e9, 1))...)
 	}
-	t.Note(p.Shared, fmt.Sprintf("memory limit: the time that a memory of %.4g GB/s needs for the bytes that the rank with the most rows reads and writes. Successive calls use different copies of the rows, so that these come from memory: 64 copies, or fewer with 256 MiB in all. The 64 copies of a very small call fit into the L2 cache and stay there.", gbps))
+	t.Note(p.Shared, fmt.Sprintf("memory limit: the time that a memory of %.4g GB/s needs for the bytes that the rank with the most rows reads and writes. Successive calls use different copies of the rows, so that these come from memory. There are 64 copies, or as many as fit in 256 MiB. The 64 copies of a very small call fit into the L2 cache and stay there.", gbps))
 	return t
 }

@@ -8,7 +8,8 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// whyNoCommonCase names the modes, if only they differ, or else the problem fields without a common value.
+// whyNoCommonCase says why two runs have no case in common. If cases differ only in the mode, it names the two modes.
+// Otherwise it names the fields in which the runs share no value.
 func whyNoCommonCase(a, b *Loaded, o CompareOptions) string {
 	inB := indexCases(b.Cases, true)
 	for _, x := range a.Cases {

@@ -10,11 +10,11 @@ import (
 type Pareto struct {
 	Case  *Case
 	All   []*Entry // with times and known SMs
-	Front []*Entry // faster than entries with fewer SMs; sorted
+	Front []*Entry // faster than all entries with fewer SMs; sorted by SMs
 	Knee  int      // index into Front, or -1
 }
 
-// ParetoOf computes the front of a case, which is empty if SMs are unknown.
+// ParetoOf computes the front of a case. The front is empty if no number of SMs is known.
 func ParetoOf(c *Case) Pareto {
 	p := Pareto{Case: c, Knee: -1}
 	for _, e := range c.Entries {

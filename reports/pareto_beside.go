@@ -11,7 +11,7 @@ import (
 // both minus the product's time alone.
 type BesidePareto struct {
 	Alone, Cost Pareto
-	Phased      []*Entry // separate kernels for send and receive
+	Phased      []*Entry // configs that send and receive in separate kernels
 }
 
 // BesideParetoOf computes both fronts; ok is false if no call ran beside a product.

@@ -11,7 +11,7 @@ import (
 const fewCases = 3
 
 // GatherReasons returns a line for each distinct reason, with its cases. If every search has a reason, the last line
-// gives the most frequent reason, and counts its cases.
+// gives the most frequent reason, with the number of its cases in place of their names.
 func GatherReasons(searches []record.Search, reason func(*record.Search) string) []string {
 	cases, order, silent := map[string][]string{}, []string{}, false
 	for i := range searches {

@@ -7,8 +7,8 @@ import (
 	"github.com/epbench/epbench/tune/record"
 )
 
-// RegretTable lists what each routing's winner loses under each routing. The minimax row
-// has the config with the smallest worst loss.
+// RegretTable lists what each routing's winner loses under each routing. The minimax row has the config whose largest
+// loss is the smallest.
 func RegretTable(run *record.Run) Table {
 	var cases []*Case
 	var routings []string

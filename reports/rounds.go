@@ -55,11 +55,11 @@ func (c *Case) levels() {
 	}
 }
 
-// deciding lists the stages that measure a config after it was chosen, the best stage first.
+// deciding lists the stages that measure a config after it was chosen. The most reliable stage comes first.
 var deciding = []record.Stage{record.StageSession, record.StageConfirm}
 
-// pickDecidingRounds sets Times and Median from the best deciding stage that has times, or else from all stages. It
-// uses the A/A test only if no other stage measured the entry.
+// pickDecidingRounds sets Times and Median from the first stage of `deciding` that has times, or else from all stages.
+// It uses rounds of the A/A test (the default against itself) only if no other stage measured the entry.
 func (e *Entry) pickDecidingRounds() {
 	searched, last := false, len(deciding)
 	for _, b := range e.Blocks {
@@ -80,7 +80,7 @@ func (e *Entry) pickDecidingRounds() {
 	e.Median = stat.MedianInterval(e.Times)
 }
 
-// Ratio estimates the time of e divided by the time of `other`. It is NaN without common rounds.
+// Ratio estimates the time of e divided by the time of `other`. It is NaN if the entries have no common rounds.
 func (e *Entry) Ratio(other *Entry) stat.Estimate {
 	if e == other {
 		return stat.Exactly(len(e.rounds))
@@ -88,8 +88,8 @@ func (e *Entry) Ratio(other *Entry) stat.Estimate {
 	return stat.Ratio(common(e, other)...)
 }
 
-// independentRatio estimates the ratio to an entry of another run. An entry with only one session does not show how
-// sessions differ; for it, `between` gives the relative standard deviation between sessions.
+// independentRatio estimates the ratio to an entry of another run. If an entry has only one session, independentRatio
+// takes `between` as the relative standard deviation between sessions.
 func (e *Entry) independentRatio(other *Entry, between float64) stat.Estimate {
 	return stat.IndependentRatio(e.bySession(), other.bySession(), between)
 }

@@ -11,7 +11,7 @@ import (
 	"github.com/epbench/epbench/tune/stat"
 )
 
-// Swapped says how well a config that one machine chose does on another machine.
+// Swapped compares a config that was chosen on one machine with the default and the winner of another machine.
 type Swapped struct {
 	Problem ep.Problem
 	Routing string
@@ -29,8 +29,8 @@ type Swapped struct {
 	Reason  string         // why there is no verdict
 }
 
-// Swap judges the decisions in `chosen` by the times in `on`, another machine's searches. A combine that was searched
-// with one dispatch dtype may lend its times to the same combine with another dtype.
+// Swap judges the decisions in `chosen` by the times in `on`, another machine's searches. If a combine was searched
+// only with another dispatch dtype, Swap takes the times of that search.
 func Swap(chosen, on []*record.Recording) []Swapped {
 	type id struct {
 		problem ep.Problem
@@ -143,7 +143,8 @@ func quotient(a, b record.Interval) record.Interval {
 	return record.Interval{Mid: math.Exp(mid), Low: math.Exp(mid - half), High: math.Exp(mid + half)}
 }
 
-// SwappedTable lists gains and losses. slower counts winners that are slower than the default on machine `on`.
+// SwappedTable lists gains and losses. `slower` is the number of winners that are slower than the default on machine
+// `on`.
 func SwappedTable(all []Swapped, from, on string) (t Table, slower int) {
 	cases := make([]*Case, len(all))
 	for i, c := range all {

@@ -24,13 +24,15 @@ type Column struct {
 	Name  string // lower-case words
 	Unit  string // us, GB/s, %, x, or empty
 	Align Align
-	// Drop is the order in which a narrow terminal leaves out columns: the largest first, 0 never.
+	// Drop says when a narrow terminal leaves out the column. Columns with the largest Drop go first. A column with
+	// Drop 0 stays.
 	Drop int
-	// Key marks a column that identifies rows. A terminal without room for the column groups rows by its values.
+	// Key marks a column that identifies rows. If a terminal has no room for the column, it groups the rows by the
+	// column's values.
 	Key bool
-	// Lead marks a column that every panel of a wide table repeats.
+	// Lead marks a column that is repeated in each panel. A panel has some of the columns of a table that is too wide.
 	Lead bool
-	// Spells is the name of another column, such as ids, whose values this column spells out.
+	// Spells names another column. This column gives the full text of that column's short values, such as ids.
 	Spells string
 }
 

@@ -92,7 +92,7 @@ func shade(v float64) color.RGBA {
 	return color.RGBA{mix(a.R, b.R), mix(a.G, b.G), mix(a.B, b.B), 0xff}
 }
 
-// darkText and lightText differ from ink and paper, which the HTML page replaces on dark screens.
+// darkText and lightText stay on dark screens, where the HTML page replaces the colours ink and paper.
 var darkText, lightText = color.RGBA{0x1f, 0x23, 0x29, 0xff}, color.RGBA{0xfe, 0xff, 0xff, 0xff}
 
 func inkOn(fill color.RGBA) color.RGBA {

@@ -31,7 +31,7 @@ func regret(runs []*reports.Loaded, _ Options) []Figure {
 	return out
 }
 
-// worstShade is the regret with the darkest colour.
+// worstShade is the smallest regret that gets the darkest colour.
 const worstShade = 0.25
 
 func drawRegret(c draw.Canvas, r record.Regret) {

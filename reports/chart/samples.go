@@ -14,7 +14,7 @@ import (
 	"github.com/epbench/epbench/tune/stat"
 )
 
-// samples draws the rounds of the winner, the default and the twin (the default, measured again).
+// samples draws the time of each round of the winner, the default and the twin (the default, measured again).
 func samples(c *reports.Case, _ Options) *Figure {
 	shown := shownEntries(c)
 	if len(shown) == 0 {
@@ -113,7 +113,7 @@ func drawTwin(c draw.Canvas, cs *reports.Case, ratios []float64) {
 	points := plotter.XYs{}
 	far := 0.002
 	for i, r := range ratios {
-		// X only spreads the points.
+		// X has no meaning. It keeps the points apart.
 		points = append(points, plotter.XY{X: math.Mod(float64(i)*0.618, 1) - 0.5, Y: r})
 		far = max(far, math.Abs(r-1))
 	}

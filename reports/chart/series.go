@@ -41,7 +41,7 @@ func (s series) decided() (out []point) {
 	return out
 }
 
-// dodge moves series apart if all have one token count.
+// dodge moves series apart if all their points have the same token count.
 func dodge(all []series) {
 	if tokens := tokensOf(all); len(all) < 2 || slices.Min(tokens) != slices.Max(tokens) {
 		return
@@ -156,10 +156,10 @@ func (e errorBars) Plot(c draw.Canvas, p *plot.Plot) {
 // group holds the fields that all problems in one picture share.
 type group struct {
 	ep.Problem
-	work string // timed steps; "" if all libraries agree
+	work string // timed steps; "" if all libraries time the same steps
 }
 
-// groupOf returns a problem's group: the problem with only those fields that must be equal in one picture.
+// groupOf returns a problem's group. It clears the fields in which problems of one picture may differ.
 func groupOf(p ep.Problem, work string) group {
 	if work != "" {
 		p.Layout = ""
@@ -180,7 +180,7 @@ func workOf(l *reports.Loaded, c *reports.Case) string {
 	return l.Run.Work(c.Problem.Op, w.Config).Key(c.Problem)
 }
 
-// has reports whether a case belongs to the group. A case of unknown work fits every work.
+// has reports whether a case belongs to the group. A case whose timed steps are unknown may belong to any group.
 func (g group) has(l *reports.Loaded, c *reports.Case) bool {
 	w := workOf(l, c)
 	if groupOf(c.Problem, w).Problem != g.Problem {

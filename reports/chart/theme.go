@@ -24,7 +24,7 @@ var (
 // Ink holds colours that the HTML page replaces on dark screens.
 var Ink = map[string]string{"ink": "#1F2328", "muted": "#59636E", "rule": "#D8DEE4", "paper": "#FFFFFF", "shaded": "#EEF1F4"}
 
-// palette is by Okabe and Ito (2008).
+// palette has colours of Okabe and Ito (2008), which colour-blind readers can tell apart.
 var palette = []color.RGBA{
 	{0x00, 0x72, 0xb2, 0xff},
 	{0xe6, 0x9f, 0x00, 0xff},
@@ -88,7 +88,7 @@ func textStyle(size vg.Length, c color.Color) text.Style {
 	}
 }
 
-// panel draws the Y axis label itself. Above a logarithmic axis, gonum would leave empty space for the label.
+// panel draws the label of the Y axis itself. If the axis is logarithmic, gonum leaves empty space above it.
 type panel struct {
 	*plot.Plot
 	side string
@@ -135,7 +135,7 @@ func newPlot(x, y string) panel {
 
 const margin = 8 * vg.Length(1)
 
-// titled draws the title and the warning, and returns the canvas below.
+// titled draws the title and the warning `lead`, and returns the canvas below them.
 func titled(c draw.Canvas, title, lead string) draw.Canvas {
 	c = draw.Crop(c, margin, -margin, margin, -margin)
 	if lead == "" {

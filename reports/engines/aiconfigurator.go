@@ -11,7 +11,7 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// a2aRow is a row of aiconfigurator's table moe_a2a_perf, in microseconds. Latency is Transmit plus Notify.
+// a2aRow is a row of aiconfigurator's table moe_a2a_perf. Times are in microseconds. Latency is Transmit plus Notify.
 type a2aRow struct {
 	Framework    string  `parquet:"framework"`
 	Version      string  `parquet:"version"`
@@ -47,11 +47,11 @@ type a2aTable struct {
 	rows  []a2aRow
 	keys  map[a2aRow]bool // rows so far, without times
 	cases int             // cases left out
-	bf16  int             // configs of a dtype without a name
+	bf16  int             // configs left out, because aiconfigurator has no name for their dtype
 }
 
-// writeAIConfigurator writes each kernel's fastest config by token count and SMs, under uniform routing. transmit_us
-// has the whole time, because notify_us is not measured.
+// writeAIConfigurator writes each kernel's fastest config for each token count and number of SMs, under uniform
+// routing. transmit_us has the whole time, because notify_us is not measured.
 func writeAIConfigurator(in Input) (Output, error) {
 	t := a2aTable{keys: map[a2aRow]bool{}}
 	for _, c := range in.Run.Cases {
@@ -62,7 +62,7 @@ func writeAIConfigurator(in Input) (Output, error) {
 		t.add(in.Run, c)
 	}
 	if len(t.rows) == 0 {
-		return Output{}, fmt.Errorf("the run has no dispatch or combine of deepep-normal, deepep-ll or flashinfer under uniform routing with a dtype of the table%s", t.whyLeftOut())
+		return Output{}, fmt.Errorf("the run has no dispatch or combine of deepep-normal, deepep-ll or flashinfer under uniform routing, in a dtype that the table has%s", t.whyLeftOut())
 	}
 	var b bytes.Buffer
 	if err := parquet.Write(&b, t.rows); err != nil {
@@ -85,7 +85,7 @@ func (t *a2aTable) whyLeftOut() string {
 	return ": aiconfigurator's rows of DeepEP have one dtype, an FP8 dispatch; sweep with --dtype fp8"
 }
 
-// add adds a case's rows; its entries come fastest first.
+// add adds a case's rows. The case's entries come fastest first.
 func (t *a2aTable) add(l *reports.Loaded, c *reports.Case) {
 	for _, e := range c.Entries {
 		backend, ours := commBackends[e.Config.Kernel]

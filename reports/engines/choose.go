@@ -14,14 +14,14 @@ var errNoPair = errors.New("the run has no dispatch config and combine config th
 
 type configPair struct {
 	dispatch, combine ep.Config
-	regret            []float64 // by point: time / best - 1, or NaN
+	regret            []float64 // at each point: how much longer than the best pair, as a fraction; NaN if not measured
 }
 
 type extremes struct{ fastest, slowest float64 } // seconds of a point's pairs
 
-// choose returns the fitting pair of least weighted regret. Where a pair was not measured, it counts as the slowest
-// pair. The pair of defaults wins if its mean regret exceeds the least mean regret by at most `band`, because among
-// many equal pairs some pair looks faster by chance.
+// choose returns the fitting pair of least weighted regret. At a point where a pair was not measured, choose takes the
+// slowest pair's time. It returns the pair of defaults if no pair's mean regret is smaller by more than `band`, because
+// among many equal pairs some pair looks faster by chance.
 func choose(all []measuredPoint, band float64, fits func(dispatch, combine ep.Config) bool) (configPair, error) {
 	at := make([]extremes, len(all))
 	for i, s := range all {
@@ -47,7 +47,7 @@ func choose(all []measuredPoint, band float64, fits func(dispatch, combine ep.Co
 	return best, nil
 }
 
-// defaults returns the pair of defaults and its weighted regret, infinite if a point lacks the pair.
+// defaults returns the pair of defaults and its weighted regret, infinite if the pair was not measured at every point.
 func defaults(all []measuredPoint, at []extremes) (configPair, float64) {
 	x, errX := ep.ParseConfig(all[0].own.dispatch)
 	y, errY := ep.ParseConfig(all[0].own.combine)
@@ -68,7 +68,7 @@ func weights(all []measuredPoint) (sum float64) {
 	return sum
 }
 
-// judge returns a pair's regrets and their weighted sum, infinite if no point has the pair.
+// judge returns a pair's regrets and their weighted sum, infinite if the pair was measured at no point.
 func judge(all []measuredPoint, at []extremes, x, y ep.Config) (sum float64, regret []float64) {
 	regret, measured := make([]float64, len(all)), false
 	for i, s := range all {
@@ -90,7 +90,7 @@ func judge(all []measuredPoint, at []extremes, x, y ep.Config) (sum float64, reg
 	return sum, regret
 }
 
-// extremesAt returns 0 for both if no pair fits.
+// extremesAt returns the times of the fastest and the slowest fitting pair, 0 if no pair fits.
 func extremesAt(s measuredPoint, fits func(dispatch, combine ep.Config) bool) (r extremes) {
 	for _, x := range configs([]measuredPoint{s}, func(s measuredPoint) map[string]float64 { return s.dispatch }) {
 		for _, y := range configs([]measuredPoint{s}, func(s measuredPoint) map[string]float64 { return s.combine }) {
@@ -106,7 +106,7 @@ func extremesAt(s measuredPoint, fits func(dispatch, combine ep.Config) bool) (r
 	return r
 }
 
-// configs lists the measured configs, sorted by key. half returns the times of one op at a point.
+// configs lists the measured configs of one op, sorted by key. `half` returns the op's times at a point.
 func configs(all []measuredPoint, half func(measuredPoint) map[string]float64) []ep.Config {
 	var out []ep.Config
 	seen := map[string]bool{}

@@ -15,10 +15,10 @@ import (
 	"github.com/epbench/epbench/tune/table"
 )
 
-// normal is the kernel of the DeepEP worker.
+// normal names the kernel of the DeepEP worker.
 const normal = "deepep-normal"
 
-// sameSMs reports whether two configs can share a handle, whose layout depends on the number of SMs.
+// sameSMs reports whether a combine can use the dispatch's handle. The layout of a handle depends on the number of SMs.
 func sameSMs(dispatch, combine ep.Config) bool { return dispatch.Int("sms") == combine.Int("sms") }
 
 type deepEPConfig struct {
@@ -85,7 +85,7 @@ type shimRows struct {
 	cost  float64 // weighted regret of the rows
 }
 
-// writeShim writes a Python module whose rows all have the shape of least cost.
+// writeShim writes a Python module. All its rows have one shape, the shape of least cost.
 func writeShim(in Input) (Output, error) {
 	all, notes, err := measuredPoints(in, normal)
 	if err != nil {
@@ -109,7 +109,7 @@ func writeShim(in Input) (Output, error) {
 	return Output{[]byte(b.String()), notes}, err
 }
 
-// shapes lists the shapes of fitting pairs. The default's is first, to win ties.
+// shapes lists the shapes of fitting pairs. The default's shape comes first, so that it wins ties.
 func shapes(all []measuredPoint) (out []shape) {
 	own, _ := defaults(all, make([]extremes, len(all)))
 	if own.dispatch.Kernel != "" && sameSMs(own.dispatch, own.combine) {
@@ -125,8 +125,8 @@ func shapes(all []measuredPoint) (out []shape) {
 	return out
 }
 
-// rowsOf chooses configs of one shape for each token count. Where the shape was not measured, the slowest pair gives
-// the cost.
+// rowsOf chooses configs of one shape for each token count. At a token count where the shape was not measured, the cost
+// is that of the slowest pair.
 func rowsOf(all []measuredPoint, s shape, band float64) (out shimRows) {
 	fits := func(dispatch, combine ep.Config) bool {
 		return sameSMs(dispatch, combine) && shapeOf(dispatch, combine) == s

@@ -30,7 +30,7 @@ var Exporters = []Exporter{
 	{"aiconfigurator", ".parquet", "rows of aiconfigurator's moe_a2a_perf table", writeAIConfigurator},
 }
 
-// Find returns the exporter called name. ok is false if there is none.
+// Find returns the exporter with the given name. ok is false if no exporter has it.
 func Find(name string) (e Exporter, ok bool) {
 	i := slices.IndexFunc(Exporters, func(e Exporter) bool { return e.Name == name })
 	if i < 0 {
@@ -61,8 +61,8 @@ type measuredPoint struct {
 
 func (s measuredPoint) String() string { return ep.Tokens(s.tokens) + ", " + s.routing }
 
-// measuredPoints returns the points (token count and routing) with times of a kernel's dispatch and combine. Several
-// shapes or dtypes are an error, because an engine has one config. leftOut lists the points that lack one op.
+// measuredPoints returns the points (token count and routing) at which a kernel's dispatch and combine were measured.
+// Several shapes or dtypes are an error, because an engine has one config. leftOut lists the points that lack one op.
 func measuredPoints(in Input, kernel string) (out []measuredPoint, leftOut []string, err error) {
 	var problem ep.Problem
 	for _, c := range in.Run.Cases {
@@ -99,8 +99,8 @@ func measuredPoints(in Input, kernel string) (out []measuredPoint, leftOut []str
 	return withBothHalves(out, in.Mix, kernel)
 }
 
-// withBothHalves keeps the points that have both ops, sorted by token count. It returns an error if no point is left,
-// or none for a token count of the mix.
+// withBothHalves keeps the points that have both ops, sorted by token count. It returns an error if no point remains,
+// or if a token count of the mix has no point.
 func withBothHalves(all []measuredPoint, mix map[int]float64, kernel string) (out []measuredPoint, leftOut []string, err error) {
 	for _, s := range all {
 		switch {
@@ -131,7 +131,8 @@ func defaultKeyOf(c *reports.Case) string {
 	return ""
 }
 
-// timesOf returns seconds by config key. If the search kept the default, timesOf raises shorter times to the default's.
+// timesOf returns seconds by config key. If the search kept the default, no config is really faster, so timesOf returns
+// at least the default's time.
 func timesOf(c *reports.Case, kernel string) map[string]float64 {
 	least := 0.0
 	if e := c.Default(); e != nil && c.Search != nil && c.Search.Decision.KeepsDefault() && !math.IsNaN(e.Level) {

@@ -51,10 +51,10 @@ func cards(t reports.Table) string {
 
 var inCSS = strings.NewReplacer(`\`, `\\`, `"`, `\"`, "<", `\3c `, "\n", " ", "\r", " ", "\f", " ")
 
-// columnsShown is the number of columns in a window of 1,280 pixels.
+// columnsShown is the number of columns that fit in a window of 1,280 pixels.
 const columnsShown = 14
 
-// hidden returns a checkbox that hides the least important columns.
+// hidden returns a style that hides the least important columns, and a checkbox that shows all columns.
 func hidden(t reports.Table) string {
 	var rules []string
 	for drop := 99; drop > 0 && len(t.Columns)-len(rules) > columnsShown; drop-- {

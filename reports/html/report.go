@@ -58,7 +58,7 @@ type figure struct {
 	Caption string
 }
 
-// Write writes the page of runs[0].
+// Write writes the page of runs[0]. Pictures that compare runs also show the other runs.
 func Write(w io.Writer, runs []*reports.Loaded, o Options) error {
 	p, err := build(runs, o)
 	if err != nil {
@@ -176,7 +176,7 @@ func (d *drawer) drawFirst(kind, op string, runs ...*reports.Loaded) {
 	}
 }
 
-// spread returns n evenly spread figures, always with the last.
+// spread returns n evenly spread figures. The last figure is always one of them.
 func spread(figures []chart.Figure, n int) []chart.Figure {
 	if len(figures) <= n {
 		return figures

@@ -68,7 +68,7 @@ func gain(d *drawer) {
 func libraries(d *drawer) {
 	choices, err := reports.CompareLibraries(d.runs)
 	if err != nil || !reports.SeveralLibraries(choices) {
-		return // not libraries on one machine
+		return // only one library, or several machines
 	}
 	d.table(reports.FastestTable(choices))
 	d.table(reports.LibraryTable(choices))

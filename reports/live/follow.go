@@ -1,4 +1,4 @@
-// Package live follows a run that another process measures, by its run directory.
+// Package live follows a run that another process measures. It reads the run directory.
 package live
 
 import (
@@ -22,7 +22,7 @@ type Follower struct {
 	byCase   map[searchID]*Search
 	path     string
 	offset   int64           // log bytes read
-	block    []record.Result // lines of the unfinished block
+	block    []record.Result // lines of the unfinished block (the configs of the same rounds)
 	last     time.Time       // last block's end, by the measuring host's clock
 	seen     time.Time       // last block's arrival, by this host's clock
 	saved    time.Time       // run.json's time, by the measuring host's clock
@@ -105,8 +105,8 @@ func (f *Follower) addBlock(block []record.Result) {
 	}
 }
 
-// search returns the search of a log line. If there is none, it adds one, except in the stages cross and recheck, where
-// it returns nil.
+// search returns the search of a log line, and adds a new search if needed. The stages cross and recheck measure
+// winners of other searches, so search then adds nothing and may return nil.
 func (f *Follower) search(r *record.Result) *Search {
 	id := searchID{r.Problem, r.Routing}
 	if s := f.byCase[id]; s != nil {
@@ -158,8 +158,8 @@ func (f *Follower) Silent(now time.Time) time.Duration {
 	return now.Sub(f.seen)
 }
 
-// Left returns the rest of the budget. Without a budget, each unfinished search is expected to take the mean time of
-// finished searches. ok is false if no search, or every search, is finished.
+// Left returns the rest of the budget. Without a budget, it estimates that each unfinished search takes the mean time
+// of the finished searches. ok is false if there is no budget and either no search or every search is finished.
 func (f *Follower) Left(now time.Time) (left time.Duration, ok bool) {
 	elapsed, done := f.Elapsed(now), len(f.Run.Searches)
 	switch {

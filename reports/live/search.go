@@ -45,8 +45,8 @@ func newSearch(p ep.Problem, routing string) *Search {
 	return &Search{Problem: p, Routing: routing, failed: map[string]bool{}, tried: map[string]bool{}, kernels: map[string]bool{}, alive: map[string]bool{}, gains: map[string]*gain{}}
 }
 
-// rankOf ranks stages: a Search takes gains only from the highest rank so far. Gains of a stage that chooses a config
-// are too high.
+// rankOf ranks stages. A Search keeps only the gains from its stage of highest rank. Gains of a stage that chooses a
+// config are too high.
 func rankOf(s record.Stage) int {
 	switch s {
 	case record.StageFinals, record.StageRetry:
@@ -117,7 +117,7 @@ func (s *Search) addGain(r, dflt *record.Result) {
 // Tried returns the number of configs that were measured or failed.
 func (s *Search) Tried() int { return len(s.tried) }
 
-// Kernels returns the number of measured kernels, and the names in the last stage.
+// Kernels returns the number of measured kernels, and the names of the kernels in the last stage.
 func (s *Search) Kernels() (all int, alive []string) {
 	for k := range s.alive {
 		alive = append(alive, k)
@@ -126,7 +126,7 @@ func (s *Search) Kernels() (all int, alive []string) {
 	return len(s.kernels), alive
 }
 
-// Best returns the config with the largest median gain; ok is false if there is none.
+// Best returns the config with the largest median gain. ok is false if no config has a gain.
 func (s *Search) Best() (best ep.Config, ratio float64, ok bool) {
 	top := math.Inf(-1)
 	for _, g := range s.gains {

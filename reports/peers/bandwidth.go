@@ -16,7 +16,7 @@ type Definition struct {
 
 // Definitions lists the definitions of other projects.
 var Definitions = []Definition{
-	{"deepep-normal", "received tokens times the payload; each token once per rank, own rank included", received},
+	{"deepep-normal", "received tokens times the payload; a token counts once for each rank that receives it, its own rank included", received},
 	{"deepep-ll", "one copy per token and expert, own rank included; FP8 adds scales and 16 bytes", lowLatency},
 	{"deepep-v2", "as deepep-normal, with the time of the transfer kernel alone", received},
 	{"hybrid-ep", "algorithm bandwidth, as deepep-normal", received},
@@ -77,8 +77,10 @@ func receivedTokens(p ep.Problem) float64 {
 	return float64(p.Tokens) * DistinctRanks(p.Ranks, p.Experts, p.TopK)
 }
 
-// DistinctRanks returns the expected number of ranks of a token whose k = topK distinct experts are drawn uniformly.
-// With R ranks and E experts this is R (1 - C(E-E/R, k) / C(E, k)), where C is the binomial coefficient.
+// DistinctRanks returns the mean number of ranks to which a token goes, if its topK experts are drawn uniformly without
+// repetition. C is the binomial coefficient:
+//
+//	ranks (1 - C(experts - experts/ranks, topK) / C(experts, topK))
 func DistinctRanks(ranks, experts, topK int) float64 {
 	if ranks < 1 || experts < ranks {
 		return 0

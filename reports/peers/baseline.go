@@ -62,7 +62,7 @@ func readBaseline(data []byte, g Given) ([]Figure, []string, error) {
 	return out, known.warnings, nil
 }
 
-// count returns a field's value; 0 means not stated.
+// count returns a field's value. 0 means that the file does not state it.
 func count(field string, v int) said {
 	if v == 0 {
 		return said{field: field}
@@ -73,7 +73,7 @@ func count(field string, v int) said {
 func baselinePeer(name string, raw json.RawMessage, g Given) ([]Figure, error) {
 	var flat map[string]float64
 	if json.Unmarshal(raw, &flat) == nil {
-		// A time without an operation stands for both dispatch and combine.
+		// A time without an operation is the time of a dispatch and also that of a combine.
 		dtype := baselineDType(name)
 		d, err := baselineSeries(name, ep.Dispatch, dtype, flat, g)
 		if err != nil {

@@ -133,7 +133,7 @@ func readCollectiveX(data []byte, g Given) ([]Figure, []string, error) {
 	return out, f.warnings, nil
 }
 
-// seriesRouting accepts only uniform.
+// seriesRouting returns "uniform" if the id of a series says so, or else "".
 func seriesRouting(id string) string {
 	if strings.Contains(id, "-uniform-") {
 		return "uniform"
@@ -186,7 +186,7 @@ func (c cxCase) figures(f *facts, rows []cxRow) ([]Figure, []string, error) {
 				Note: fmt.Sprintf("%s: median of the slowest rank's times, each call on an idle GPU; p99 %.1f us; the input of dispatch already has the dtype that is sent", part.name, t.P99)})
 		}
 	}
-	f.warn("pair_period, stage and isolated_sum left out: pair_period is the period of pairs that run back to back, stage stands for the experts, isolated_sum is a sum")
+	f.warn("pair_period, stage and isolated_sum left out: pair_period is the period of pairs that run back to back, stage is the benchmark's stand-in for the experts, isolated_sum is the sum of other times")
 	return out, f.warnings, nil
 }
 
@@ -231,7 +231,7 @@ func (r cxRow) checkSum() error {
 	return nil
 }
 
-// checkCopies compares a row's bytes with its copies.
+// checkCopies compares a row's bytes with the number of token copies sent.
 func (r cxRow) checkCopies(g Given) error {
 	if r.Copies == nil {
 		return nil

@@ -15,7 +15,7 @@ import (
 var csvFormat = Format{
 	Name:   "csv",
 	Doc:    "CSV with columns " + strings.Join(csvFields, ", ") + ", or mapped to them",
-	Checks: "us and gbps of a row agree by its definition, if the row has all three",
+	Checks: "if a row has us, gbps and definition, us and gbps agree by the definition",
 	Detect: func(head []byte) bool {
 		line, _, _ := bytes.Cut(head, []byte("\n"))
 		has := func(name string) bool { return bytes.Contains(line, []byte(name)) }
@@ -24,7 +24,7 @@ var csvFormat = Format{
 	Read: readCSV,
 }
 
-// csvFields lists the known columns. A file needs us or gbps.
+// csvFields lists the known columns. A file needs the column "us" or "gbps".
 var csvFields = []string{"kernel", "op", "dtype", "mode", "routing", "ranks", "nodes", "hidden", "experts", "topk", "tokens", "us", "gbps", "definition", "clock", "sms"}
 
 func readCSV(data []byte, g Given) ([]Figure, []string, error) {
@@ -117,8 +117,8 @@ func (f *Figure) setTime(row map[string]string, g Given) error {
 	return nil
 }
 
-// csvSlack is the largest relative difference between column us and the time that column gbps gives. Both are often
-// rounded.
+// csvSlack is the largest relative difference between column "us" and the time computed from column "gbps". Files often
+// round both.
 const csvSlack = 0.03
 
 func (f *Figure) checkSpeed(row map[string]string, g Given) error {

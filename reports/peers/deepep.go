@@ -14,7 +14,7 @@ import (
 var deepEP = Format{
 	Name:   "deepep",
 	Doc:    "output of DeepEP's test_intranode.py, test_internode.py or test_low_latency.py",
-	Checks: "GB/s x us = tokens x payload in every line; the Best line repeats a tuned line; min_t <= avg_t <= max_t",
+	Checks: "GB/s x us = tokens x payload in every line; the Best line repeats an earlier line; min_t <= avg_t <= max_t",
 	Detect: func(head []byte) bool {
 		return bytes.Contains(head, []byte("[tuning]")) || llLine.Match(head) || pairLine.Match(head)
 	},

@@ -20,7 +20,7 @@ var (
 // its experts.
 const maskedInTest = 10
 
-// llRun holds one op and kernel in one run of the test.
+// llRun holds all ranks' figures of one op and kernel in one run of the test.
 type llRun struct {
 	op     ep.Op
 	kernel string
@@ -90,7 +90,7 @@ func (d *deepEPReader) rank(kernel string, op ep.Op, rank, gbps, us string, minM
 	return nil
 }
 
-// run returns the last run of a kernel and op, or a new run if the rank already has figures there.
+// run returns the last run of a kernel and op. If that run already has figures of the rank, a new run begins.
 func (d *deepEPReader) run(kernel string, op ep.Op, rank string) *llRun {
 	for i := len(d.runs) - 1; i >= 0; i-- {
 		if r := d.runs[i]; r.kernel == kernel && r.op == op {
@@ -143,7 +143,7 @@ func llBytes(op ep.Op, hidden int) float64 {
 }
 
 // slowest returns the slowest rank's time. It leaves out the ranks whose figures fail check(). If half of the ranks or
-// more fail, the problem is wrong, and slowest returns an error.
+// more fail, the caller described another problem than the file's, and slowest returns an error.
 func (d *deepEPReader) slowest(r *llRun, g Given) (Figure, error) {
 	f := Figure{Kernel: r.kernel, Problem: g.problem(r.op, ep.FP8), Clock: "span"}
 	var left []string
@@ -188,7 +188,7 @@ func (x llFigure) check(op ep.Op, g Given) string {
 	return fmt.Sprintf("%g GB/s x %g us = %.0f selections of %.0f bytes, but %d tokens with top-%d make %.0f selections", x.gbps.v, x.us.v, got, size, g.Tokens, g.TopK, all)
 }
 
-// warnOfOutliers warns of ranks far from the median, in runs without bandwidths.
+// warnOfOutliers warns of ranks whose time is far from the median. Runs with bandwidths have a better check.
 func (d *deepEPReader) warnOfOutliers(r *llRun) {
 	if r.kernel != "deepep-ll-hook" || len(r.order) < 3 {
 		return

@@ -12,7 +12,7 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// DeepEP's tests of its normal kernels print lines like these, the second with several hosts:
+// DeepEP's tests of its normal kernels print lines like these. The second line is from a test on several hosts.
 //
 //	[tuning] SMs 24, NVL chunk 6: 320.68 GB/s (NVL), 499.58 us
 //	[tuning] SMs 24, NVL chunk 8, RDMA chunk 16: 40 + 814 us, 57.19 GB/s (RDMA), 186.80 GB/s (NVL)
@@ -33,7 +33,7 @@ var (
 // normalTest holds the output of one test.
 type normalTest struct {
 	shape  []said
-	groups string // expert groups of a token; several hosts only
+	groups string // expert groups of a token; printed only on several hosts
 	rows   []normalRow
 	named  int // number of rows with a known operation
 }
@@ -43,13 +43,13 @@ type normalRow struct {
 	dtype           ep.DType
 	sms, nvl, rdma  string  // SMs and chunk sizes; rdma: "" on one host
 	nvlGB, rdmaGB   printed // GB/s over NVLink and RDMA, or zero
-	us, notify      printed // us of transfer and notify kernel, or zero
+	us, notify      printed // microseconds of the transfer and the notify kernel, or zero
 	best            bool
 	expectedPayload float64 // bytes of one token
 }
 
-// line reads a row. A Best line names the operation of the rows before. It repeats one of these rows or is a further
-// row.
+// line reads a row. A Best line names the operation of the rows that precede it. It repeats one of these rows, or adds
+// a row.
 func (n *normalTest) line(line string) error {
 	m := tuneLine.FindStringSubmatch(line)
 	if m == nil {
@@ -172,8 +172,8 @@ func (d *deepEPReader) normalProblem(n *normalTest) (Given, error) {
 	return g, g.setNodes(d.facts, 0, 0)
 }
 
-// check computes from GB/s x us how many tokens rank 0 received. It drops rows far from the median. It returns the
-// problem that fits the median: the flags' problem, or else the printed problem g.
+// check computes from each row's speed and time how many tokens rank 0 received, and drops rows far from the median. It
+// returns the problem of the user's flags, or the printed problem g if only g fits the median.
 func (d *deepEPReader) check(rows []normalRow, g Given) ([]normalRow, Given, error) {
 	for i := range rows {
 		rows[i].expectedPayload = payload(g.problem(rows[i].op, rows[i].dtype))
@@ -210,8 +210,9 @@ func (d *deepEPReader) check(rows []normalRow, g Given) ([]normalRow, Given, err
 	return kept, g, nil
 }
 
-// rowSlack limits how far a row's tokens differ from the median of its operation and dtype, beyond rounding. testSlack
-// limits the difference from the median of all rows.
+// rowSlack limits the relative difference between a row's number of tokens and the median of its operation and dtype.
+// testSlack limits the difference from the median of all rows. The rounding error of the printed numbers is added to
+// both.
 const rowSlack, testSlack = 1e-3, 0.01
 
 func middleTokens(rows []normalRow, wanted func(normalRow) bool) float64 {
@@ -238,11 +239,11 @@ func (d *deepEPReader) flagsOver(g Given) Given {
 	return g
 }
 
-// tokens returns how many tokens rank 0 received, 0 without a time.
+// tokens returns how many tokens rank 0 received, or 0 if the row has no time.
 func (r normalRow) tokens() float64 { return r.us.v * r.nvlGB.v * 1e3 / r.expectedPayload }
 
-// fits returns an error if the received tokens differ from uniform routing's by more than six standard deviations plus
-// 0.2 %.
+// fits returns an error unless uniform routing can explain the number of received tokens. It allows six standard
+// deviations plus 0.2 %.
 func fits(g Given, received float64) error {
 	want := float64(g.Tokens) * DistinctRanks(g.Ranks, g.Experts, g.TopK)
 	p := want / float64(g.Tokens*g.Ranks)

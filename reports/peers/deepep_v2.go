@@ -51,7 +51,7 @@ type v2Run struct {
 	order   []*v2Figure          // kept, in line order
 }
 
-// v2Figure holds the slowest rank's numbers of one name and dtype.
+// v2Figure holds the slowest rank's numbers of one operation and dtype.
 type v2Figure struct {
 	name  string
 	fp8   bool
@@ -99,7 +99,7 @@ func (r *v2Run) line(line string) error {
 	return nil
 }
 
-// figure takes only the first case of each dtype. Cases differ in options of the test, which a config cannot express.
+// figure takes only the first case of each dtype. Cases differ in options of the test that a config cannot express.
 func (r *v2Run) figure(m []string) error {
 	us, err := parsePrinted(m[6])
 	if err != nil {
@@ -152,7 +152,7 @@ func (r *v2Run) done() ([]Figure, []string, error) {
 	}
 	hosts := 0
 	if r.domains != "" && r.domains != "1" {
-		hosts, _ = strconv.Atoi(r.domains) // without hybrid mode all ranks are one domain
+		hosts, _ = strconv.Atoi(r.domains) // without hybrid mode the test prints one domain, however many hosts there are
 	}
 	if err := g.setNodes(r.facts, hosts, len(r.order[0].ranks)); err != nil {
 		return nil, nil, err
@@ -181,7 +181,7 @@ func (r *v2Run) done() ([]Figure, []string, error) {
 }
 
 // hybridEP reads the times that rank 0 of tests/test_hybrid_ep.py prints (DeepEP, branch hybrid-ep, commit 94a9f8f).
-// Flags must give the shape.
+// The output does not give the shape, so the user's flags must give it.
 var hybridEP = Format{
 	Name:   "hybrid-ep",
 	Doc:    "output of tests/test_hybrid_ep.py of DeepEP's branch hybrid-ep",

@@ -12,9 +12,9 @@ import (
 // Given holds the user's flags; 0 and "" mean not given. Flags win over the file.
 type Given struct {
 	Ranks, Nodes, Hidden, Experts, TopK, Tokens int
-	Routing                                     string            // "" means the file's routing, else uniform
+	Routing                                     string            // "" means the file's routing, or uniform if the file has none
 	Label                                       string            // kernel name of all figures; "" means the format's
-	Columns                                     map[string]string // CSV only: names in the file to epbench's names
+	Columns                                     map[string]string // maps a CSV file's column names to epbench's names
 	Definition                                  string            // of bandwidths, see Definitions
 }
 
@@ -31,7 +31,7 @@ func (g Given) problem(op ep.Op, dtype ep.DType) ep.Problem {
 	}
 }
 
-// require returns an error that names the flags to give.
+// require returns an error if a field has no value. The error names the flags to give.
 func (g Given) require(fields ...string) error {
 	var missing []string
 	for _, f := range fields {
@@ -45,7 +45,7 @@ func (g Given) require(fields ...string) error {
 	return nil
 }
 
-// facts joins flags and the file.
+// facts holds the user's flags and what the file says about the same fields.
 type facts struct {
 	given    Given
 	warnings []string
@@ -60,7 +60,7 @@ func (f *facts) warn(format string, args ...any) {
 	}
 }
 
-// said is a file's text for a field, "" if there is none. column is the file's name of the field.
+// said is a file's text for a field, "" if there is none. `column` is the file's name of the field.
 type said struct{ field, column, text string }
 
 // with returns the values of the flags. For a field without a flag, it takes the value from a row of the file. If a
@@ -93,12 +93,12 @@ func (f *facts) with(fields ...said) (Given, error) {
 	return g, nil
 }
 
-// oneHost is the largest number of ranks that are assumed on one host.
+// oneHost is the largest number of ranks for which setNodes assumes one host.
 const oneHost = 8
 
-// setNodes sets Nodes to the flag, or else to `hosts` (the file's number), or else to 1. Instead of setting 1, it
-// returns an error if there are more than oneHost ranks, or if only some of the ranks printed lines. `hosts` and
-// printedRanks (the number of ranks that printed lines) are 0 if unknown.
+// setNodes sets Nodes to the flag, or else to `hosts`, the number in the file. If neither is known, it sets Nodes to 1,
+// or returns an error if several hosts are likely: there are more than oneHost ranks, or only some ranks printed lines.
+// printedRanks is the number of ranks that printed lines. `hosts` and printedRanks are 0 if unknown.
 func (g *Given) setNodes(f *facts, hosts, printedRanks int) error {
 	switch {
 	case g.Nodes > 0 && hosts > 0 && g.Nodes != hosts:

@@ -30,7 +30,7 @@ func rel(figures ...printed) float64 {
 	return sum
 }
 
-// agrees reports whether two values are equal within 1.02 times a relative error.
+// agrees reports whether two values differ by at most a relative error. It enlarges the error by 2 %, for safety.
 func agrees(a, b, relative float64) bool {
 	return math.Abs(a-b) <= (relative*1.02+1e-6)*math.Max(math.Abs(a), math.Abs(b))
 }

@@ -10,7 +10,7 @@ import (
 )
 
 // mooncake reads the JSON that assemble_json_output in mooncake-ep/benchmarks/ep_benchmark/metrics.py writes
-// (kvcache-ai/Mooncake, commit 3b5a594). Times are the slowest rank's, between CUDA events.
+// (kvcache-ai/Mooncake, commit 3b5a594). Each time is the slowest rank's, measured between CUDA events.
 var mooncake = Format{
 	Name:   "mooncake",
 	Doc:    "JSON of Mooncake's mooncake-ep/benchmarks/ep_benchmark",
@@ -91,7 +91,7 @@ func readMooncake(data []byte, g Given) ([]Figure, []string, error) {
 	return out, f.warnings, nil
 }
 
-// counted is count with the file's own name for the field.
+// counted returns a field's value. `column` is the file's name of the field.
 func counted(field, column string, v int) said {
 	s := count(field, v)
 	s.column = column

@@ -13,9 +13,9 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// moonEP reads two benchmarks of zhumakhan/MoonEP: the table and --out CSV of benchmarks/bench_comm.py (commit
-// 753befe), and the lines and CSV of benchmarks/bench_vs_deepep.py (commit 9214315). Times are means of ranks and
-// iterations.
+// moonEP reads the output of two benchmarks of zhumakhan/MoonEP: the table and the --out CSV of
+// benchmarks/bench_comm.py (commit 753befe), and the lines and CSV of benchmarks/bench_vs_deepep.py (commit 9214315).
+// Times are means over ranks and iterations.
 var moonEP = Format{
 	Name:   "moonep",
 	Doc:    "table, lines or CSV of MoonEP's bench_comm.py or bench_vs_deepep.py",
@@ -55,7 +55,7 @@ func readMoonEP(data []byte, g Given) ([]Figure, []string, error) {
 	return out, f.warnings, nil
 }
 
-// moonRows reads a CSV, a table or lines as CSV rows.
+// moonRows returns the rows of a CSV, of a table, or of lines. A row maps column names to texts.
 func moonRows(data []byte) ([]map[string]string, error) {
 	if head, _, _ := bytes.Cut(data, []byte("\n")); bytes.Contains(head, []byte(",")) && bytes.Contains(head, []byte("_us")) {
 		return tableRows(data)
@@ -87,7 +87,7 @@ func moonRows(data []byte) ([]map[string]string, error) {
 
 func isCount(s string) bool { _, err := strconv.Atoi(s); return err == nil }
 
-// moonFigures leaves out failed rows.
+// moonFigures returns the figures of a row, none if the benchmark failed there.
 func moonFigures(row map[string]string, f *facts) ([]Figure, error) {
 	if slices.Contains(slices.Collect(maps.Values(row)), "FAILED") || row["dispatch_fwd_us"] == "" && row["d_f_us"] == "" {
 		f.warn("ep %s, H %s, K %s left out: the benchmark failed there", row["ep"], row["H"], row["K"])
@@ -95,7 +95,7 @@ func moonFigures(row map[string]string, f *facts) ([]Figure, error) {
 	}
 	tokens := row["s"]
 	if tokens == "" {
-		tokens = row["S"] // older versions print no s, and a rank has S tokens
+		tokens = row["S"] // older versions print the tokens of a rank in column S
 	}
 	g, err := f.with(said{"ranks", "ep", row["ep"]}, said{"hidden", "H", row["H"]}, said{"topk", "K", row["K"]}, said{"experts", "E", row["E"]}, said{"tokens", "s", tokens})
 	if err == nil {
@@ -133,7 +133,8 @@ func moonFigures(row map[string]string, f *facts) ([]Figure, error) {
 	return out, nil
 }
 
-// moonImbalance returns the busiest expert's load / the mean load, which is maxvio + 1.
+// moonImbalance returns the busiest expert's load divided by the mean load. The column maxvio has this
+// ratio minus 1.
 func moonImbalance(row map[string]string) string {
 	if v, err := strconv.ParseFloat(row["maxvio"], 64); err == nil {
 		return strconv.FormatFloat(v+1, 'g', 4, 64)
@@ -162,7 +163,7 @@ func moonFigure(row map[string]string, g Given, us, speed, also string) (Figure,
 		return Figure{}, fmt.Errorf("%s: %w", also, err)
 	}
 	x.Seconds += more.v * 1e-6
-	x.Note = fmt.Sprintf("%g us of the transfer kernel and %g us of the kernel that expands or adds up duplicates; %g GB/s (bytes of tokens x top-k / time of the transfer); mean of iterations and ranks, in a CUDA graph; planning is not included", t.v, more.v, gbps.v)
+	x.Note = fmt.Sprintf("%g us of the transfer kernel and %g us of the kernel that expands or adds up duplicates; %g GB/s, counting a token once for each of its experts; mean of iterations and ranks, in a CUDA graph; planning is not included", t.v, more.v, gbps.v)
 	return x, nil
 }
 

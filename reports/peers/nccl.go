@@ -18,8 +18,12 @@ import (
 // nccl reads the table that alltoall_perf of nccl-tests prints (src/util.cu of NVIDIA/nccl-tests, commit a0b82b2).
 // Versions before 2.13 print "error" instead of "#wrong", and some leave redop or root blank.
 //
-// In the table (src/alltoall.cu), size is the number of bytes that one rank sends to all ranks, itself included. count
-// is the number of elements that it sends to one rank. algbw is size/time, and busbw is algbw x (ranks-1)/ranks.
+// Columns of the table (src/alltoall.cu):
+//
+//   - size: bytes that one rank sends to all ranks, itself included
+//   - count: elements that one rank sends to each rank
+//   - algbw: size/time
+//   - busbw: algbw x (ranks-1)/ranks
 var nccl = Format{
 	Name:   "nccl",
 	Doc:    "table printed by alltoall_perf of nccl-tests or rccl-tests",
@@ -83,7 +87,7 @@ func isAlltoall(program string) bool {
 	return strings.TrimSuffix(path.Base(program), "_mpi") == "alltoall_perf"
 }
 
-// ncclTable collects rows. A size is tokens x top-k x hidden x 2 bytes (BF16).
+// ncclTable collects rows. A row counts as a number of BF16 tokens, each sent to top-k experts.
 type ncclTable struct {
 	facts   *facts
 	hosts   []string

@@ -8,8 +8,8 @@ import (
 	"strconv"
 )
 
-// ncclJSON reads the file that nccl-tests writes with -J (src/util.cu of NVIDIA/nccl-tests, commit a0b82b2). The list
-// devices has one entry for each process, even if a process has several GPUs.
+// ncclJSON reads the file that nccl-tests writes with -J (src/util.cu of NVIDIA/nccl-tests, commit a0b82b2). Its list
+// `devices` has one entry for each process, even if a process has several GPUs.
 var ncclJSON = Format{
 	Name:   "nccl-json",
 	Doc:    "JSON written by alltoall_perf -J of nccl-tests",

@@ -66,7 +66,7 @@ func deepEPRow(row map[string]string, f *facts) (figures []Figure, err error) {
 	if err != nil || n < 1 {
 		return nil, fmt.Errorf("node_num: %.20q is not a whole number from 1 up", nodes)
 	}
-	// The table has no ranks. The collector's hosts have eight GPUs.
+	// The table does not give the number of ranks. aiconfigurator measures it on hosts of eight GPUs.
 	g, err := f.with(said{"nodes", "node_num", nodes}, said{"ranks", "8 GPUs a node_num", strconv.Itoa(8 * n)}, said{"hidden", "hidden_size", row["hidden_size"]},
 		said{"tokens", "num_token", row["num_token"]}, said{"topk", "num_topk", row["num_topk"]}, said{"experts", "num_experts", row["num_experts"]})
 	if err == nil {
@@ -90,7 +90,8 @@ func deepEPRow(row map[string]string, f *facts) (figures []Figure, err error) {
 	return figures, nil
 }
 
-// aiLowLatency reads one op of a row of wideep_deepep_ll. Bandwidth times time must be the problem's bytes.
+// aiLowLatency reads one op of a row of wideep_deepep_ll. It returns an error if bandwidth times time is not the number
+// of bytes that the problem sends.
 func aiLowLatency(row map[string]string, op ep.Op, g Given) (Figure, error) {
 	us, err := parsePrinted(row[string(op)+"_avg_t_us"])
 	if err != nil {
@@ -158,7 +159,7 @@ func a2aRow(row map[string]string, f *facts) ([]Figure, error) {
 	return []Figure{x}, nil
 }
 
-// trtllmHost is the number of GPUs on a host. aiconfigurator divides moe_ep_size by 4.
+// trtllmHost is the number of GPUs on a host, by which aiconfigurator computes the number of hosts.
 const trtllmHost = 4
 
 // trtllmRow reads a row of trtllm_alltoall_perf, with latency in milliseconds.
@@ -187,8 +188,8 @@ func trtllmRow(row map[string]string, f *facts) ([]Figure, error) {
 		Note: fmt.Sprintf("measured with %s %s, moe_dtype %s; without the preparation, which has a separate row", row["framework"], row["version"], row["moe_dtype"])}}, nil
 }
 
-// a2aType returns the dispatch dtype that comm_dtype means, or "". The word fp4 gives "", because it means a
-// low-precision combine, which epbench lacks.
+// a2aType returns the dispatch dtype that comm_dtype means, or "". It returns "" for "fp4", which means a low-precision
+// combine. epbench has no such combine.
 func a2aType(backend, word string) ep.DType {
 	switch {
 	case word == "default" && strings.HasPrefix(strings.ToLower(backend), "deepep"):

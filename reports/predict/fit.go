@@ -16,11 +16,11 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// leastShare and mostShare bound the share of a host's link that kernels can reach.
+// leastShare and mostShare bound the share of a link's bandwidth that kernels can reach inside a host.
 const leastShare, mostShare = 0.6, 0.99
 
-// fewRows is the least number of times for the fit of a family. The times of a family have the same design (group of
-// kernels), op, dtype and precision.
+// fewRows is the least number of recorded times from which a family is fitted. The times of a family have the same
+// design (group of kernels), op, dtype and precision.
 const fewRows = 9
 
 const priorWeight = 0.003
@@ -197,10 +197,11 @@ func start() model.Coefficients {
 	return model.Coefficients{Fixed: 3, Expert: 0.005, Doubling: 0.5, LinkShare: 0.85, Local: 0.3, Own: 0.3, Row: 1e-4, SM: 20, Sharpness: 0.3}
 }
 
-// least is the smallest coefficient. Logarithms cannot reach 0.
+// least is the smallest value of a coefficient. The fit uses logarithms of coefficients, and 0 has none.
 const least = 1e-6
 
-// fit minimizes the mean of tanh^2(log(predicted/recorded)), plus the prior. The tanh bounds the weight of outliers.
+// fit minimizes the mean of tanh^2(log(predicted/recorded)), plus a penalty for coefficients far from start(). The tanh
+// bounds the weight of outliers.
 func fit(rows []Row, link model.Link, from model.Coefficients) model.Coefficients {
 	prior := toUnbounded(start())
 	loss := func(x []float64) float64 {

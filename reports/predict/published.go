@@ -120,10 +120,11 @@ type ComparedFigure struct {
 // Error returns the relative error of the prediction.
 func (b ComparedFigure) Error() float64 { return b.Predicted.Seconds/b.Seconds - 1 }
 
-// Impossible reports whether the published time is clearly shorter than the network's predicted time.
+// Impossible reports whether the published time is clearly shorter than the predicted time of the network transfer.
 func (b ComparedFigure) Impossible() bool { return b.Seconds < 0.95*b.Predicted.Network }
 
-// Compare predicts the time of every published row. missing lists rows without coefficients in the model file.
+// Compare predicts the time of every published row. `missing` lists the rows for which the model file has no
+// coefficients.
 func Compare(f *model.File, rows []Published) (out []ComparedFigure, missing []string, err error) {
 	counts := map[string][]model.Traffic{}
 	for _, r := range rows {

@@ -10,7 +10,7 @@ import (
 	"github.com/epbench/epbench/workloads"
 )
 
-// Row holds one recorded time, and the load of its busiest rank.
+// Row holds one recorded time, and the load of the busiest rank in that call.
 type Row struct {
 	Run     string
 	Design  string // from the function Design
@@ -20,10 +20,10 @@ type Row struct {
 	Call    model.Call // of the busiest rank
 }
 
-// Designs of epbench. The design of another library's kernel is its name.
+// epbench's kernels have two designs. A kernel of another library has its own name as its design.
 const (
 	Tuned   = "tuned"   // kernels that a search chooses
-	Default = "default" // with the constants of Modular's MAX
+	Default = "default" // kernels launched with the constants of Modular's MAX
 )
 
 // Design returns the design of a config. Configs of one design share coefficients.
@@ -121,7 +121,7 @@ func (r *Reader) traffic(p ep.Problem, routing string, seed uint64) ([]model.Tra
 	return r.counted[key], nil
 }
 
-// smsOf returns the largest parameter called sms, or `all` if there is none.
+// smsOf returns the largest value of the parameters called sms, or `all` if there is no such parameter.
 func smsOf(c ep.Config, all int) int {
 	most := 0
 	for name := range c.Values {

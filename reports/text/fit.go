@@ -11,7 +11,7 @@ import (
 
 const gap = 2
 
-// Columns of words shrink to wrapAt, and later to wrapMin.
+// Columns of words shrink to wrapAt. If columns were left out and the table is still too wide, they shrink to wrapMin.
 const (
 	wrapAt  = 28
 	wrapMin = 14
@@ -64,7 +64,7 @@ func (g *grid) total(columns []int) int {
 	return sum
 }
 
-// fold hides columns with a single value if the grid is too wide.
+// fold hides columns whose rows all have the same value, if the grid is too wide.
 func (g *grid) fold(width int) (same []string) {
 	if g.squeeze(width, wrapAt); width == 0 || len(g.rows) < 2 || g.total(g.shown) <= width {
 		g.unsqueeze()
@@ -149,7 +149,7 @@ func (g *grid) squeeze(width, least int) {
 	}
 }
 
-// heads returns each row's values in omitted key columns. others names the other omitted columns.
+// heads returns each row's values in the omitted columns with Key. `others` lists the omitted columns without Key.
 func (g *grid) heads(dropped []string) (heads, others []string) {
 	var keys []int
 	for i, c := range g.columns {

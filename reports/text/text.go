@@ -24,9 +24,9 @@ import (
 //  1. wrap columns of words
 //  2. move columns with a single value below the table
 //  3. leave out columns, and list their names
-//  4. print the other columns in further panels
+//  4. print the remaining columns in several panels, one below the other
 func Renderer(width int) reports.Renderer {
-	// Otherwise the output would depend on the locale.
+	// Unset, this option depends on the locale.
 	twwidth.SetEastAsian(false)
 	return func(w io.Writer, tables ...reports.Table) error {
 		for i, t := range tables {

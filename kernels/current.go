@@ -39,7 +39,8 @@ func Current(all []Kernel, c ep.Config) ep.Config {
 	})
 }
 
-// Rename replaces a former kernel by the config that it has become. It adds no newer parameters.
+// Rename replaces a config of a former kernel by the config of today's kernel that does the same. It does not add
+// parameters that later builds introduced.
 func Rename(all []Kernel, c ep.Config) ep.Config {
 	return ofHalves(c, func(c ep.Config) ep.Config { return rename(all, c) })
 }

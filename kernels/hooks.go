@@ -22,7 +22,7 @@ func SpellHooks(all []Kernel, given map[string][]ep.Value) string {
 	return strings.Join(slices.Compact(out), ",")
 }
 
-// ParseHooks reads the spelling of SpellHooks, and ignores other parts.
+// ParseHooks reads the spelling of SpellHooks, and ignores parts that do not have the form name=value.
 func ParseHooks(hooks string) map[string][]ep.Value {
 	out := map[string][]ep.Value{}
 	for _, part := range strings.Split(hooks, ",") {

@@ -194,8 +194,8 @@ func (k Kernel) CostOf(c ep.Config) ep.Cost {
 	return out
 }
 
-// Changes returns the first parameter of a class whose values in c and in the default config differ. It returns "" if
-// there is no such parameter.
+// Changes returns the name of the first parameter in the given class that has different values in c and in dflt. It
+// returns "" if there is no such parameter.
 func (k Kernel) Changes(of Class, dflt, c ep.Config) string {
 	for _, q := range k.Params {
 		if q.Class == of && c.Values[q.Name] != dflt.Values[q.Name] {
@@ -216,8 +216,8 @@ type Backend interface {
 	Close() error
 }
 
-// Session runs configs on one workload. Only one goroutine at a time may use it. After a *Failure it can run other
-// configs; after other errors it must be closed.
+// Session runs configs on one workload. Only one goroutine at a time may use it. After a *Failure it can still
+// run other configs. After any other error it must be closed.
 type Session interface {
 	// Prepare compiles and loads a config's kernel and allocates its buffers. Work that could block another rank
 	// belongs here, not in Run.

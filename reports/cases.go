@@ -39,7 +39,7 @@ type Entry struct {
 	Fresh  bool             // measured after the config was chosen
 	Times  []float64        // slowest rank's seconds, see pickDecidingRounds
 	rounds []Timed          // of Times
-	Median record.Interval  // of Times; winner and default: from run.json
+	Median record.Interval  // of Times, or from run.json: see useRecordedMedian
 	Level  float64          // seconds, corrected for drift; see levels
 	Blocks []*record.Result // log lines, oldest first
 }
@@ -51,7 +51,7 @@ type caseID struct {
 }
 
 // Cases groups results into cases, ordered by operation, dtype, shape, routing and token count. It leaves out cases
-// without a search of their own, in which only winners of other searches were measured.
+// in which there was no search and only winners of other searches were measured.
 func Cases(run *record.Run, results []record.Result) []*Case {
 	return slices.DeleteFunc(allCases(run, results), (*Case).isBetweenSearches)
 }

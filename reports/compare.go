@@ -218,7 +218,7 @@ func (x *Compared) needsStatistics() bool {
 	case x.A == nil || x.B == nil || len(x.A.Times) == 0 || len(x.B.Times) == 0:
 		x.Reason = "one side has no times"
 	case !x.A.OK() || !x.B.OK():
-		x.Reason = "a median of 0: the clock is too coarse, fold more calls"
+		x.Reason = "a median of 0: the clock is too coarse, so measure more calls in each round"
 	default:
 		x.Verdict = ""
 	}

@@ -67,7 +67,7 @@ func Measured(run *record.Run) Table {
 	t := decisionTable(run, everySearch(run), columns)
 	t.Name, t.Title = "bench", title
 	if against {
-		t.Note("against: the config to which the others were compared, in place of the default; in the column config, the word default means this config")
+		t.Note("against: the config with which the row's config was compared, instead of the default; the word default in the column config means the config in the column against")
 		for _, line := range GatherReasons(run.Searches, func(s *record.Search) string { return s.Reference }) {
 			t.Note("--over: " + line)
 		}
@@ -83,7 +83,8 @@ func everySearch(run *record.Run) []int {
 	return all
 }
 
-// decisionTable lists the searches at the given indexes. A row has the number by which commands name it: RUN#ROW.
+// decisionTable lists the searches at the given indexes. Each row has a number.
+// Commands name the row N of a run as RUN#N.
 func decisionTable(run *record.Run, indexes []int, columns []winnerColumn) Table {
 	cases := make([]*Case, len(indexes))
 	for i, at := range indexes {
@@ -108,8 +109,8 @@ func decisionTable(run *record.Run, indexes []int, columns []winnerColumn) Table
 		t.Add(cells...)
 	}
 	t.Note(p.Shared,
-		"median, p10, p90: quantiles of the slowest rank's time in each round; gain: the default's time divided by the config's in the same rounds; low, high: its 95 % interval, none for the default itself",
-		"error: the largest error against the oracle, divided by the largest magnitude in the same output vector; busiest: bytes of the busiest rank (each token once to each rank that needs it) divided by the median; imbalance: load of the fullest rank divided by the mean load",
+		"median, p10, p90: quantiles of the slowest rank's time in each round; gain: the default's time divided by the config's time in the same rounds; low, high: the gain's 95 % interval, empty for the default itself",
+		"error: the largest error against the oracle, divided by the largest magnitude in the same output vector; busiest: bytes of the busiest rank divided by the median time, if each token is sent once to each rank that needs it; imbalance: load of the fullest rank divided by the mean load",
 		"band: the least difference that counts, from the policy or the A/A spread")
 	if i := slices.IndexFunc(run.Searches, func(s record.Search) bool { return s.Decision.Sessions > 0 }); i >= 0 {
 		t.Note(fmt.Sprintf("times and gains come from %d sessions that were not used to choose a config; low and high include the difference between sessions", run.Searches[i].Decision.Sessions))
@@ -219,7 +220,7 @@ func WinnersOf(l *Loaded) Table {
 		t.Warn("%d of %d cases were not decided: continue with: epbench sweep --resume %s", undecided, len(l.Cases), ep.Quote(l.Path))
 	}
 	if n := zeroTimes(l.Cases); n > 0 {
-		t.Warn("%d configs read a time of 0 and were left out: the clock is too coarse, fold more calls", n)
+		t.Warn("%d configs were left out, because their time is 0: the clock is too coarse, so measure more calls in each round", n)
 	}
 	t.Warnings = append(t.Warnings, l.Warnings...)
 	return t

@@ -17,7 +17,7 @@ type kind struct {
 	name       string
 	doc        string
 	params     []param
-	statistics []string // possible targets of the first parameter
+	statistics []string // statistics that the first argument may set instead, such as gini
 	file       bool     // argument is a file name
 	build      func(a args, r *recipe) error
 }
@@ -27,7 +27,7 @@ type param struct {
 	min, max float64
 	def      float64
 	whole    bool // integer
-	open     bool // if left out, the problem decides
+	open     bool // a missing argument is NaN; build then takes the value from the problem
 }
 
 type args struct {
@@ -46,8 +46,8 @@ func (a args) loadLaw(load func(s drawRequest, x float64) ([]float64, error)) lo
 
 // Parse reads a routing as --routing spells it: name[:arg[:arg]][+modifier[:arg]].... The first
 // argument may name a statistic of the loads, such as gini=0.25. Then the parameter is chosen so that the
-// expected loads have this value. An error names the
-// argument and its bounds, or the known name nearest to an unknown name.
+// expected loads have this value. For an argument
+// out of bounds, the error gives the bounds. For an unknown name, it suggests a similar one.
 func Parse(spec string) (Distribution, error) {
 	if len(spec) > maxSpec {
 		return Distribution{}, fmt.Errorf("%.40q...: longer than %d bytes", spec, maxSpec)

@@ -10,7 +10,8 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// candidates returns the default config, configs with combinations of word values, and a config for each number value.
+// candidates returns the configs to test. These are the default config, combinations of the parameters whose values are
+// words, and one config for each value of the other parameters.
 func candidates(k kernels.Kernel, m ep.Machine, c Case) []ep.Config {
 	base := k.DefaultConfig(m, c.Problem)
 	if k.Check(m, c.Problem, base) != nil {
@@ -55,7 +56,7 @@ func wordCombinations(k kernels.Kernel, base ep.Config) []ep.Config {
 	return out
 }
 
-// drawn returns at most n configs, chosen by a hash of `salt` and config.
+// drawn returns at most n of the configs. A hash of `salt` and the config decides which.
 func drawn(all []ep.Config, salt string, n int) []ep.Config {
 	order := make(map[string]uint64, len(all))
 	for _, c := range all {

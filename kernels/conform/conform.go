@@ -11,7 +11,8 @@ import (
 // Level selects how much of the matrix runs.
 type Level string
 
-// Quick covers every value of each axis. Default covers every pair of values, and Stress covers every triple.
+// Quick covers every value of each axis. Default covers every pair of values of two axes, and Stress covers every triple
+// of values of three axes.
 const (
 	Quick   Level = "quick"
 	Default Level = "default"
@@ -21,7 +22,7 @@ const (
 type effort struct {
 	strength   int // see covering
 	iterations int // as in Case
-	endurance  int // iterations of endurance cases
+	endurance  int // iterations of the cases with many calls and no reset
 	words      int
 	configs    int
 }
@@ -44,7 +45,7 @@ type Case struct {
 	Routing    string
 	Seed       uint64
 	Iterations int // calls between two verifications
-	Words      int // largest number of combinations of word values
+	Words      int // largest number of combinations, see candidates
 	Configs    int // largest number of configs of a kernel, 0 for no limit
 }
 

@@ -5,8 +5,8 @@ import "math/rand/v2"
 // tuple holds values of up to three axes; unused entries are -1.
 type tuple struct{ axes, values [3]int }
 
-// covering returns points in which any `strength` axes (1 to 3) take all combinations of values that `ok` allows.
-// The construction is greedy, like AETG (Cohen, Dalal, Fredman, Patton 1997).
+// covering returns points of a matrix. For every choice of `strength` axes (1 to 3), the points contain all combinations
+// of values that `ok` allows. The algorithm is greedy, like AETG (Cohen, Dalal, Fredman, Patton 1997).
 func covering(sizes []int, strength int, ok func(point []int) bool) [][]int {
 	rng := rand.New(rand.NewPCG(1, uint64(strength)))
 	sets := axisSets(len(sizes), strength)

@@ -138,8 +138,8 @@ func quantizeFloats(l dtype.Encoding, z []float32, payload, scales []byte, globa
 	}
 }
 
-// clearPadding zeroes the NVFP4 scales after each group's last row. It leaves the other bytes of the last block, which
-// other workers write.
+// clearPadding zeroes the NVFP4 scales after each group's last row. It does not write the other bytes of the
+// last block, because other workers write them.
 func (r *rank) clearPadding(s *shape) {
 	for g := range s.groups {
 		start, rows := int(r.offsets[g]), int(r.offsets[g+1]-r.offsets[g])
@@ -156,7 +156,7 @@ func (s *Session) runPoisonedActivation(ctx context.Context, c ep.Config) error 
 	return err
 }
 
-// beyondRows says how many unused rows the check reads behind the last valid row.
+// beyondRows is the number of unused rows after the last valid row that the check also reads.
 const beyondRows = 2
 
 func (s *Session) checkActivation(r *rank, c ep.Config) kernels.Comparison {

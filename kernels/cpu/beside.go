@@ -14,7 +14,7 @@ import (
 // beside holds the matrix products that run at the same time as calls.
 type beside struct {
 	products []*product
-	share    int // pieces of a product beside one call
+	share    int // number of pieces of a product that run beside one call
 }
 
 // outlasts is the product's time divided by the call's time.
@@ -92,7 +92,7 @@ func (s *Session) size(ctx context.Context) error {
 	return nil
 }
 
-// runBeside times the calls alone, the product alone, and both, in each round.
+// runBeside measures three times in each round: of the calls alone, of the product alone, and of both at once.
 func (s *Session) runBeside(ctx context.Context, c ep.Config, spec kernels.RunSpec) (kernels.Rounds, error) {
 	if err := s.size(ctx); err != nil {
 		return kernels.Rounds{}, err

@@ -13,7 +13,8 @@ func (w *worker) combineAsync(l launch, set int) bool {
 	return true
 }
 
-// back returns `peer`, the rank with index `source` in w's buffers, and `me`, the index of w's rank in peer's buffers.
+// back returns the rank whose tokens are at index `source` in w's buffers. It also returns `me`, the index of w's rank
+// in that rank's buffers.
 func (w *worker) back(source int) (peer *rank, me int) {
 	if w.s.SkipA2A {
 		return w.r, 0
@@ -34,7 +35,7 @@ func (w *worker) returnRows(l launch, set int) {
 func (w *worker) returnRow(l launch, set, pair, row int, bytes span) {
 	s, r := &w.s.shape, w.r
 	token, k := int(r.srcInfo[2*row]), int(r.srcInfo[2*row+1])
-	// A wrong dispatch may have written any srcInfo.
+	// A wrong dispatch may have written any number to srcInfo.
 	if token < 0 || token >= s.MaxTokens || k < 0 || k >= s.TopK {
 		return
 	}

@@ -76,7 +76,7 @@ func (b *Backend) ABI() ep.ABI {
 	return ep.ABI(hex.EncodeToString(h.Sum(nil)[:8]))
 }
 
-// Empty times a kernel that does nothing on two ranks.
+// Empty measures the time of an empty kernel on two ranks.
 func (b *Backend) Empty(ctx context.Context) (map[string]float64, error) {
 	return emptyRounds(ctx, b)
 }

@@ -116,7 +116,7 @@ func checkPair(dispatch, combine ep.Config) error {
 	return nil
 }
 
-// streamFrom bounds the bytes that all ranks together receive. Above it, the default config writes past the caches.
+// streamFrom is a number of bytes. If all ranks together receive more, the default config writes past the caches.
 const streamFrom = 8 << 20
 
 func defaults(name string) func(ep.Machine, ep.Problem) ep.Config {

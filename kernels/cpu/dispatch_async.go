@@ -121,7 +121,7 @@ func (w *worker) route(expert int) (peer *rank, source int, ok bool) {
 	return w.s.ranks[owner], w.r.id, true
 }
 
-// signalDispatch stores all counts, also zeros.
+// signalDispatch stores all counts, also those that are zero.
 func (w *worker) signalDispatch(l launch, set int) {
 	s, r := &w.s.shape, w.r
 	for i := range s.sources {

@@ -7,7 +7,8 @@ import (
 	"github.com/epbench/epbench/workloads"
 )
 
-// tokenCounter counts, for each rank, the earlier tokens that go there. Tokens must ascend.
+// tokenCounter counts, for each rank, how many of the tokens before a given token go to that rank. The given tokens must
+// ascend from call to call.
 type tokenCounter struct {
 	next   int // first uncounted token
 	before [MaxRanks]int

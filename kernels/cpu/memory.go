@@ -38,7 +38,7 @@ type rank struct {
 	in      []uint16  // [rows, 2 hidden] activation input
 	experts []int32   // [tokens, topK]
 	gates   []float32 // [tokens, topK] router weights
-	shared  span      // tokens of this rank's shared expert
+	shared  span      // tokens for which this rank computes the shared expert
 
 	inbox   [sets]inbox
 	returns [sets]returns
@@ -76,7 +76,7 @@ type arrivals struct {
 type progress struct {
 	send, move atomic.Int64   // next unit to claim
 	sent       atomic.Int64   // workers that have sent
-	polled     atomic.Int64   // workers with all counts
+	polled     atomic.Int64   // workers that have received all counts
 	ready      atomic.Bool    // arrivals is complete
 	expertSlot []atomic.Int64 // [experts] next slot
 	rankSlot   []atomic.Int64 // [ranks] next slot, algo=dedup

@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// notifier lets workers sleep until any worker signals. A worker counts itself as a sleeper before its last check, and
-// a signal is stored before the sleepers are counted, so that no signal is missed.
+// notifier lets workers sleep until any worker signals. A worker first counts itself as a sleeper, and then checks once
+// more for a signal. A signaling worker first stores the signal, and then counts the sleepers. So no signal is missed.
 type notifier struct {
 	mu       sync.Mutex
 	cond     *sync.Cond

@@ -20,7 +20,7 @@ type product struct {
 	from    []byte    // for a copy
 	to      []byte
 	next    int           // piece
-	elapsed time.Duration // of the pieces in a job's stages
+	elapsed time.Duration // time of the pieces that ran as stages of a job
 }
 
 // A piece is pieceColumns columns of one row, or a copy of pieceBytes bytes.
@@ -29,7 +29,7 @@ const (
 	pieceBytes   = 64 << 10
 )
 
-// productBytes bounds the bytes of `w` and of a copy. Larger products reuse matrices.
+// productBytes is the largest size of `w`, and of a copy. In larger products, several experts have the same matrix.
 const productBytes = 32 << 20
 
 func newProduct(of ep.Product) *product {
@@ -60,7 +60,7 @@ func (p *product) pieces() int {
 	return p.groups * p.of.M * ((p.of.N + pieceColumns - 1) / pieceColumns)
 }
 
-// work does the next n pieces. It yields to workers that poll.
+// work computes the next n pieces. Between pieces, it lets workers that poll run.
 func (p *product) work(n int) {
 	for range n {
 		p.piece(p.next)
@@ -92,8 +92,8 @@ func (p *product) amount(n int) string {
 	return fmt.Sprintf("%d of %d pieces of %s on the matrices of %d experts", n, p.pieces(), p.of, max(p.groups, 1))
 }
 
-// startProducts runs n pieces for every rank after `start` closes. The returned function waits, and returns the ranks'
-// end times.
+// startProducts runs n pieces for every rank after `start` closes. The returned function waits until all
+// pieces are done, and returns the ranks' end times.
 func startProducts(products []*product, start <-chan struct{}, n int, done []atomic.Int64) func() []time.Time {
 	ends := make([]time.Time, len(products))
 	var all sync.WaitGroup

@@ -32,8 +32,8 @@ func (r *rank) scaleRow(s *shape, group, row int) int {
 	return (block+i/128)*columns*512 + i%32*16 + i%128/32*4
 }
 
-// clearScaleTail zeroes NVFP4 scales in a group's last block. If `shared`, it zeroes those after the group's last row,
-// otherwise the whole block.
+// clearScaleTail zeroes NVFP4 scales in a group's last block. If `shared` is true, it zeroes only the scales after the
+// group's last row. Otherwise it zeroes all scales of the block.
 func (r *rank) clearScaleTail(s *shape, block, rows int, shared bool) {
 	if s.encoding.DType != ep.NVFP4 || rows%dtype.ScaleBlockRows == 0 {
 		return

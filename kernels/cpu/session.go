@@ -106,7 +106,7 @@ func (s *Session) program(ctx context.Context, c ep.Config) ([]stage, error) {
 	return out, nil
 }
 
-// halves decodes a config. Without op pair, dispatch or combine is nil.
+// halves decodes the dispatch and the combine of a config. If the config has only one of them, the other result is nil.
 func (s *Session) halves(c ep.Config) (dispatch, combine *launch, err error) {
 	if s.Op != ep.Pair {
 		l := decode(c)
@@ -140,7 +140,7 @@ func (s *Session) setUp(ctx context.Context) error {
 	return err
 }
 
-// Run times rounds.
+// Run measures rounds of a prepared config.
 func (s *Session) Run(ctx context.Context, c ep.Config, spec kernels.RunSpec) (kernels.Rounds, error) {
 	if !s.ready[c.Key()] {
 		return kernels.Rounds{}, fmt.Errorf("cpu: config %s is not prepared", c.Key())
@@ -162,7 +162,7 @@ func (s *Session) Run(ctx context.Context, c ep.Config, spec kernels.RunSpec) (k
 	return kernels.Rounds{Clock: "wall", Fold: spec.Fold, Seconds: j.seconds()}, nil
 }
 
-// start runs a program. The session stays usable after an error.
+// start runs a list of kernel launches. The session stays usable after an error.
 func (s *Session) start(ctx context.Context, program []stage, spec kernels.RunSpec, f fault) (*job, error) {
 	return s.startWith(ctx, program, spec, f, func(*job) {}, func() {})
 }

@@ -9,8 +9,8 @@ import (
 // span is a range of rows, columns or bytes.
 type span struct{ start, count int }
 
-// claim yields units of work that no other worker does: a tile of rows, and `step` of their `width` columns. The rank's
-// workers share `next`.
+// claim yields units of work that no other worker gets. A unit is some rows and `step` of the `width` columns. All
+// workers of a rank pass the same `next`.
 func (l launch) claim(next *atomic.Int64, rows, width, step int) iter.Seq2[span, span] {
 	chunks := max((width+step-1)/step, 1)
 	units := (rows + l.tile - 1) / l.tile * chunks

@@ -13,7 +13,8 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// poison fills memory before a verified call. As BF16 it is large and negative, which changes every sum.
+// poison fills memory before a verified call. As BF16 the value is large and negative, so that it changes
+// every sum.
 const poison = 0xd5
 
 // verifyBytes is how many bytes of each rank's output Verify compares.

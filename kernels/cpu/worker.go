@@ -43,7 +43,7 @@ type job struct {
 	ends   [][]atomic.Int64 // [round][rank] nanoseconds after the start
 	stop   atomic.Bool
 	failed atomic.Pointer[kernels.Failure]
-	begun  chan struct{} // closed at the first round, or nil
+	begun  chan struct{} // closed when the first round begins; may be nil
 	once   sync.Once
 }
 
@@ -185,11 +185,11 @@ func (w *worker) meet(b *barrier, phase string, last func()) bool {
 	}, 2)
 }
 
-// polls is the number of checks before a worker sleeps, about 50 us.
+// polls is the number of checks that a worker makes before it sleeps. They take about 50 us.
 const polls = 256
 
-// await polls until ready(). After `patience` times the deadline, the job fails with hang(). Waits inside a rank have
-// patience 2, so that a wait for another rank, with patience 1, fails first and names the cause.
+// await polls until ready(). After `patience` times the deadline, the job fails with hang(). Waits for workers of the
+// same rank have patience 2. Waits for another rank have patience 1, so that they fail first and name the cause.
 func (w *worker) await(ready func() bool, hang func() *kernels.Failure, patience int) bool {
 	for range polls {
 		if ready() {
@@ -216,7 +216,8 @@ func (w *worker) announce() {
 	w.job.notifier.notify()
 }
 
-// awaitCount returns a count and resets its word. `expert` is -1 for a count of all experts.
+// awaitCount waits until a word holds a count, returns the count and resets the word. `expert` is -1 for a count of all
+// experts.
 func (w *worker) awaitCount(word *atomic.Uint64, phase string, expert, source int) (int64, bool) {
 	var got uint64
 	ok := w.await(func() bool { got = word.Load(); return got != sentinel }, func() *kernels.Failure {
@@ -232,8 +233,8 @@ func (w *worker) awaitCount(word *atomic.Uint64, phase string, expert, source in
 	return int64(got), ok
 }
 
-// wait receives. Workers with an id below l.pollers() poll for counts. Workers with an id of at least l.waitBlocks then
-// call `work`.
+// wait runs the receiving part of a kernel. Workers with an id below l.pollers() poll for counts. Workers with an id of
+// at least l.waitBlocks then call `work`.
 func (w *worker) wait(l launch, set int, phase string, poll func(*worker, launch, int) bool, work func(*worker, launch, int)) bool {
 	if w.id < l.pollers() && !poll(w, l, set) {
 		return false

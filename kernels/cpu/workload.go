@@ -9,7 +9,7 @@ import (
 	"github.com/epbench/epbench/workloads"
 )
 
-// checkWorkload refuses a workload that overflows a buffer or memory.
+// checkWorkload refuses a workload that does not fit into a buffer or into the host's memory.
 func checkWorkload(m ep.Machine, w *workloads.Workload) error {
 	p := w.Problem
 	if err := p.Validate(); err != nil {

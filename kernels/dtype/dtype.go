@@ -115,7 +115,7 @@ func Sources(p ep.Problem) int {
 	return p.Ranks
 }
 
-// Capacity returns the rows of room in each group, or 0 if groups have no fixed room.
+// Capacity returns the number of rows that each group reserves, or 0 if groups reserve no rows.
 func Capacity(p ep.Problem) int {
 	switch p.Layout {
 	case ep.LayoutMasked:

@@ -25,7 +25,7 @@ type Options struct {
 	Mode ep.Mode
 	Axes *conform.Axes // nil: conform.AxesFor
 
-	Configs int // most configs of a kernel; 0: by level
+	Configs int // largest number of configs of a kernel; 0: the level decides
 }
 
 // TestBackend checks a backend's declarations, refusals, cancellation and outputs.

@@ -15,7 +15,7 @@ type Backend struct {
 	path  string
 }
 
-// Open reads a fitted file.
+// Open reads a model file with fitted coefficients.
 func Open(path string) (*Backend, error) {
 	if path == "" {
 		return nil, fmt.Errorf("model: no file; write model:FILE with a file that epbench model fit made")

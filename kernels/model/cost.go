@@ -11,8 +11,8 @@ import (
 //
 //	(fixed^p + stream^p)^(1/p), p = 1 + sharpness
 //
-// in microseconds. fixed grows with the local experts, and with each doubling of the host's ranks. stream combines the
-// times of link, memory and SMs: see Predict. A megabyte has 10^6 bytes.
+// in microseconds. `fixed` grows with the local experts, and with each doubling of the host's ranks. `stream` combines
+// the times of link, memory and SMs: see Predict. A megabyte has 10^6 bytes.
 type Coefficients struct {
 	Fixed     float64 `yaml:"fixed_us"`
 	Expert    float64 `yaml:"us_per_local_expert"`
@@ -81,7 +81,7 @@ func NewCall(op ep.Op, p ep.Problem, s Shape, t Transport, n Traffic, sms int) C
 	return c
 }
 
-// Then returns the work of a pair.
+// Then returns the work of a pair of calls: c, then d.
 func (c Call) Then(d Call) Call {
 	c.Host, c.Network, c.Rows, c.Expert = c.Host+d.Host, c.Network+d.Network, c.Rows+d.Rows, c.Expert+d.Expert
 	c.Hops, c.Forwards = c.Hops+d.Hops, c.Forwards+d.Forwards
@@ -113,7 +113,8 @@ type Prediction struct {
 	Network   float64
 }
 
-// Predict returns the time of a call. Transfers over the network and inside a host overlap; latencies do not.
+// Predict returns the time of a call. Transfers over the network overlap with transfers inside a host.
+// Latencies add up.
 func Predict(c Coefficients, call Call, host, net Link) Prediction {
 	p := Prediction{
 		Fixed: c.Fixed + c.Expert*call.LocalExperts + c.Doubling*math.Log2(call.HostRanks),

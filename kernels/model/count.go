@@ -25,7 +25,7 @@ type Transport string
 const (
 	Select  Transport = "select" // to each selected expert
 	PerRank Transport = "rank"   // to each rank
-	PerHost Transport = "host"   // to each host, where a rank forwards
+	PerHost Transport = "host"   // one copy to each host, which a rank there forwards
 )
 
 // Transports lists every transport.
@@ -43,7 +43,8 @@ func Choices(op ep.Op, precision ep.Precision) []Transport {
 	return []Transport{PerRank, PerHost}
 }
 
-// Traffic counts the messages of one dispatch that the busiest rank sends or receives, whichever are more.
+// Traffic counts messages of one dispatch on the busiest rank. It counts the sent messages or the received messages,
+// whichever number is larger.
 type Traffic struct {
 	Host    float64 // inside a host
 	Network float64 // between hosts
@@ -75,7 +76,7 @@ func (s Shape) Validate() error {
 	return nil
 }
 
-// Count draws a routing and counts its messages, by transport in the order of Transports.
+// Count draws a routing and counts its messages. It returns one Traffic for each of Transports.
 func Count(s Shape, d workloads.Distribution, seed uint64) ([]Traffic, error) {
 	if err := s.Validate(); err != nil {
 		return nil, err

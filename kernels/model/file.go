@@ -35,7 +35,7 @@ type File struct {
 type Link struct {
 	Name      string `yaml:"name"`
 	Reach     Reach  `yaml:"reach"`
-	Bandwidth Fact   `yaml:"gb_per_s"`   // share of a rank, 10^9 bytes per second
+	Bandwidth Fact   `yaml:"gb_per_s"`   // bandwidth of one rank, 10^9 bytes per second
 	Latency   Fact   `yaml:"latency_us"` // time of one message
 }
 
@@ -218,7 +218,7 @@ func (g Family) check() error {
 	return nil
 }
 
-// Link returns the named link, or the first of the reach if the name is empty.
+// Link returns the link with this name. If the name is empty, it returns the first link with this reach.
 func (f *File) Link(name string, reach Reach) (Link, error) {
 	var known []string
 	for _, l := range f.Links {

@@ -26,7 +26,7 @@ func New(f *File, host, network string) (*Model, error) {
 	return m, err
 }
 
-// Predict returns the time of a call under the fastest transport. Ranks, experts and tokens come from s.
+// Predict returns the time of a call with the fastest transport. Ranks, experts and tokens come from s.
 func (m *Model) Predict(p ep.Problem, s Shape, n []Traffic) (Prediction, error) {
 	family, err := m.File.Family(m.Design, p)
 	if err != nil {

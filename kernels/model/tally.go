@@ -52,7 +52,7 @@ func (t *tally) first(place int) bool {
 	return !again
 }
 
-// send counts one copy of a token. `fresh` marks the first copy to a host.
+// send counts one copy of a token. `fresh` is true for the token's first copy to a host.
 func (t *tally) send(source, rank int, fresh bool) {
 	here, there := source/t.perHost, rank/t.perHost
 	switch {

@@ -18,7 +18,7 @@ type Activated struct {
 	Payload func(row int) []byte // returns one row; safe for several goroutines
 	Scales  []byte               // nil for BF16
 	Beyond  []byte               // unused rows after the last row
-	Poison  byte                 // value of Beyond before the call
+	Poison  byte                 // value of each byte of Beyond before the call
 }
 
 // ActivationPicks returns the rows that CheckActivation compares, ascending. A limit of 0 means all rows.
@@ -70,7 +70,7 @@ func (o *Oracle) CheckActivation(rank int, got Activated, how Activation, limit 
 	return j.result()
 }
 
-// mostOff returns how many of n values may differ: 1 in 1,000 and three standard deviations.
+// mostOff returns how many of n values may differ: 1 in 1,000, plus three standard deviations.
 func mostOff(n int) int {
 	mean := float64(n) / 1000
 	return int(mean + 3*math.Sqrt(mean))
@@ -105,8 +105,8 @@ func (o *Oracle) checkActivated(rank, row int, got Activated, how Activation) (f
 	return f, 0
 }
 
-// acceptedFactors returns factors by which correct rows may be scaled. The last bit of a value can double an MXFP4
-// scale.
+// acceptedFactors returns factors by which correct rows may be scaled. A difference in the last bit of a value
+// can double an MXFP4 scale.
 func acceptedFactors(t ep.DType) []float64 {
 	if t == ep.MXFP4 {
 		return []float64{1, 1 + 1e-6, 1 - 1e-6}

@@ -36,7 +36,7 @@ func (c Compare) sumKind() int {
 	return 0
 }
 
-// bounds returns the bounds of a sum; with `bits` only the expected number.
+// bounds returns the bounds of a sum. If `bits` is true, only the expected number is within the bounds.
 func (s Sum) bounds(bits bool) sumBounds {
 	n := len(s.Exact)
 	b := sumBounds{make([]uint16, n), make([]uint16, n), make([]float32, n)}
@@ -64,7 +64,7 @@ func between(right func(place uint16) bool, low, high float32) (first, last uint
 	return first, last
 }
 
-// placeOf returns a BF16 number's position in ascending order.
+// placeOf returns the position of a BF16 number among all BF16 numbers in ascending order.
 func placeOf(bits uint16) uint16 {
 	if bits>>15 != 0 {
 		return ^bits

@@ -8,7 +8,7 @@ const (
 	cachedSums   = 320 << 20
 )
 
-// cache keeps values by list and place until it is full.
+// cache keeps values until it is full. Two indices, `list` and `place`, select a value.
 type cache[V any] struct {
 	mu   sync.RWMutex
 	kept []map[int]V // [list][place]

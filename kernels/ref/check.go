@@ -82,7 +82,8 @@ func (o *Oracle) CheckDispatch(rank int, got Output, c Compare) kernels.Comparis
 	return j.result()
 }
 
-// picker returns a function that chooses one row in each of `limit` ranges; 0 chooses all.
+// picker divides `total` rows into `limit` ranges. The function that it returns chooses one row in each range. If
+// `limit` is 0, the function chooses all rows.
 func picker(total, limit int) func(row int) bool {
 	if limit <= 0 || limit >= total {
 		return func(int) bool { return true }

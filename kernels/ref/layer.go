@@ -13,7 +13,7 @@ const layerSpread = 4
 const fp8Unit = 1. / 16
 
 // LayerRow returns the float64 output of op layer for one token: the sum over its experts of weight * W2 h, where h =
-// silu(gate) * up. gate and up are the halves of W1 x. Want is nil.
+// silu(gate) * up. gate and up are the halves of W1 x. The field Want is nil.
 //
 // The bound is layerSpread times the root of the sum of squared errors of all roundings (Higham and Mary, A New
 // Approach to Probabilistic Rounding Error Analysis, 2019).
@@ -49,7 +49,7 @@ func (o *Oracle) LayerRow(rank, token int) Sum {
 	return out
 }
 
-// expertOutput returns W2 h of one expert, and its variance from the rounding of h.
+// expertOutput returns W2 h of one expert, and the variance that the rounding of h causes in it.
 func (o *Oracle) expertOutput(expert int, x []float32) (y, variance []float64) {
 	p := o.w.Problem
 	h, deviation := make([]float64, p.Intermediate), make([]float64, p.Intermediate)
@@ -75,7 +75,8 @@ func (o *Oracle) expertOutput(expert int, x []float32) (y, variance []float64) {
 	return y, variance
 }
 
-// swiglu returns silu(gate) * up, and its deviation from rounding to BF16. The derivative of silu is at most 1.1.
+// swiglu returns silu(gate) * up, and the standard deviation of its error after rounding to BF16. The derivative of
+// silu is at most 1.1.
 func swiglu(gate, up float64) (h, deviation float64) {
 	silu := gate / (1 + math.Exp(-gate))
 	return silu * up, bf16Unit * math.Abs(up) * math.Sqrt(square(1.1*gate)+3*square(silu))

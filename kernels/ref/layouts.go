@@ -29,7 +29,7 @@ func (o *Oracle) selected(source, token int) []int32 {
 	return o.w.Ranks[source].Experts[token*k : (token+1)*k]
 }
 
-// isOn returns false for -1.
+// isOn reports whether an expert is on a rank. The expert -1 is on no rank.
 func (o *Oracle) isOn(expert int32, rank int) bool {
 	return expert >= 0 && int(expert)/o.w.Problem.LocalExperts() == rank
 }

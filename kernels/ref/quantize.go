@@ -14,7 +14,7 @@ type Row struct {
 	Scales  []byte
 }
 
-// Quantize converts one token from float32. Only NVFP4 reads global, its input scale.
+// Quantize converts one token from float32. `global` is the input scale of NVFP4. Other dtypes ignore it.
 func Quantize(f ep.DType, x []float32, global float32) Row {
 	l := dtype.Of(f, len(x))
 	row := Row{make([]byte, l.Payload), make([]byte, l.Scales*l.ScaleBytes)}
@@ -47,8 +47,8 @@ func quantizeFP8(x []float32, row Row, g int) {
 	}
 }
 
-// castSlack bounds the relative difference of x/s between FP8 casts, which is at most 3 * 2^-24. DeepEP computes x/s as
-// x * (448/amax). PyTorch computes s as amax * (1/448).
+// castSlack exceeds the relative difference of x/s between two libraries' FP8 casts, which is at most 3 * 2^-24. DeepEP
+// computes x/s as x * (448/amax). PyTorch computes s as amax * (1/448).
 const castSlack = 1. / (1 << 21)
 
 // otherCast returns `row` with ties between codes rounded the other way.

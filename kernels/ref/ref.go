@@ -7,8 +7,9 @@
 // with tokens in any order. A fused shared expert is group 0: the rank's own tokens in order.
 // With FP8, groups are padded to multiples of four rows; padding is neither written nor checked.
 //
-// Between dispatch and combine, y = bf16(dequantize(x) * workloads.ExpertGain) stands for the experts. For each token,
-// combine sums weight*y in float32 in the order of k, and rounds to BF16. The shared expert's row is added in BF16.
+// Between dispatch and combine, y = bf16(dequantize(x) * workloads.ExpertGain) replaces the experts' work. For each
+// token, combine sums weight*y in float32 in the order of k, and rounds to BF16. The shared expert's row is added in
+// BF16.
 //
 // # Tolerance
 //

@@ -14,7 +14,7 @@ import (
 )
 
 // Memory reads a part of a rank's memory: at each offset a piece of `bytes` bytes. The pieces stay valid until the
-// part's next read. Memory serves several goroutines.
+// part's next read. Several goroutines may call a Memory at the same time.
 type Memory func(rank int, part string, bytes int, offsets ...int) ([][]byte, error)
 
 // Pieces cuts data into pieces of `bytes` bytes.
@@ -67,7 +67,7 @@ type Remote struct {
 	fetched  []*fetched // by rank; nil after Forget
 }
 
-// NewRemote returns a Remote. maxRows is the room of the scale output in rows.
+// NewRemote returns a Remote. maxRows is the number of rows for which the scale output has room.
 func NewRemote(o *Oracle, maxRows int, read Memory) *Remote {
 	r := &Remote{oracle: o, maxRows: maxRows, whole: wholeElements, reading: make([]float64, len(o.w.Ranks))}
 	r.read = func(rank int, part string, bytes int, offsets ...int) ([][]byte, error) {
@@ -81,7 +81,7 @@ func NewRemote(o *Oracle, maxRows int, read Memory) *Remote {
 	return r
 }
 
-// Forget drops the outputs that were read. Call it when memory changes.
+// Forget drops the outputs that were read. Call Forget when memory changes.
 func (r *Remote) Forget() { r.fetched = nil }
 
 // Judge compares the outputs of an op on all ranks.

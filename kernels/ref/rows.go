@@ -25,7 +25,7 @@ type rowCheck struct {
 	picked     []pickedRow
 }
 
-// openItems marks the expected rows of one source rank that were not seen yet. A map is ten times slower.
+// openItems marks the expected rows of one source rank that were not seen yet. A map would be ten times slower.
 type openItems struct {
 	topK  int
 	marks []bool // [tokens, topK+1]

@@ -142,7 +142,7 @@ func (p Problem) validateLayer() error {
 		return fmt.Errorf("intermediate: %d is not a multiple of 8 elements (16 bytes of bf16)", p.Intermediate)
 	}
 	if p.Layout != LayoutExpert {
-		return fmt.Errorf("layout: op layer has no layout, because rows stay inside the call; leave the field out")
+		return fmt.Errorf("layout: op layer returns no received rows, so it has no layout; leave the field out")
 	}
 	if p.SharedExpert || p.SkipA2A {
 		return fmt.Errorf("shared-expert, skip-a2a: op layer does not support them")

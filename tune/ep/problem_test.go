@@ -66,7 +66,7 @@ func TestProblemBounds(t *testing.T) {
 		{"intermediate: 0 is outside 1 to 65536", func(p *Problem) { p.Op, p.SharedExpert = Layer, false }},
 		{"intermediate: 12 is not a multiple of 8 elements (16 bytes of bf16)", func(p *Problem) { p.Op, p.Intermediate, p.SharedExpert = Layer, 12, false }},
 		{"shared-expert, skip-a2a: op layer does not support them", func(p *Problem) { p.Op, p.Intermediate = Layer, 2048 }},
-		{"layout: op layer has no layout, because rows stay inside the call; leave the field out", func(p *Problem) {
+		{"layout: op layer returns no received rows, so it has no layout; leave the field out", func(p *Problem) {
 			p.Op, p.Intermediate, p.SharedExpert, p.Layout = Layer, 2048, false, LayoutMasked
 		}},
 		{"precision: 7 is neither ep.Full nor ep.Reduced", func(p *Problem) { p.Precision = 7 }},

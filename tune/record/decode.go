@@ -138,7 +138,7 @@ func checkConfig(c ep.Config) error {
 	return err
 }
 
-// plain rewords an error of the JSON library without Go types.
+// plain rewords an error of the JSON library, so that the text names no Go type.
 func plain(err error) error {
 	var semantic *json.SemanticError
 	var syntactic *jsontext.SyntacticError

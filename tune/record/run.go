@@ -39,7 +39,7 @@ type Run struct {
 	Strategy     string             `json:"strategy"`
 	Routings     []string           `json:"routings,omitempty"` // canonical specs; a trace file's spec has its digest
 	InterleaveID string             `json:"turns,omitempty"`    // equal in all runs that took turns with each other
-	Empty        map[string]float64 `json:"empty,omitempty"`    // [clock] seconds of an empty kernel
+	Empty        map[string]float64 `json:"empty,omitempty"`    // seconds that an empty kernel takes, for each clock
 	AA           []AA               `json:"aa,omitempty"`
 	Kernels      []Kernel           `json:"kernels,omitempty"` // kernels of the backend
 	Spaces       []SpaceInfo        `json:"spaces,omitempty"`
@@ -69,7 +69,7 @@ func (r *Run) check() error {
 	for i, g := range r.Regrets {
 		short := func(row RegretRow) bool { return len(row.Loss) != len(g.Routings) }
 		if len(g.Rows) != len(g.Routings)+1 || slices.ContainsFunc(g.Rows, short) {
-			return fmt.Errorf("regrets[%d]: %d rows for %d routings; there must be one row more than routings, and as many losses in a row as routings", i, len(g.Rows), len(g.Routings))
+			return fmt.Errorf("regrets[%d]: %d rows for %d routings; write one row more than routings, and in each row one loss for each routing", i, len(g.Rows), len(g.Routings))
 		}
 	}
 	return nil

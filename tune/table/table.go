@@ -128,12 +128,12 @@ type Evidence struct {
 	// Legal is the number of legal configs in the search space. 0 means unknown.
 	Legal int `json:"legal,omitempty"`
 
-	// Between lists the token counts of Tokens without a search. At these, only the default and winners of other
-	// token counts were measured. The order is rising.
+	// Between lists the token counts at which there was no search. Only the default and winners of other token
+	// counts were measured there. Tokens lists these counts too. The order is rising.
 	Between []int `json:"between,omitempty"`
 
-	// TimedAt is the token count at which times and gain were measured. If TimedAt is 0, the method At may know the
-	// count.
+	// TimedAt is the token count at which times and gain were measured. If it is 0 and Tokens
+	// lists only one count, they were measured at that count. See At.
 	TimedAt int `json:"timed_at,omitempty"`
 
 	// MaxErr is the largest error against the oracle, divided by the largest magnitude in the same output row.

@@ -47,7 +47,7 @@ func Golden(t testing.TB, path string, text []byte) {
 	for n < min(len(now), len(was))-1 && bytes.Equal(now[n], was[n]) {
 		n++
 	}
-	t.Errorf("%s differs from line %d on. Run make golden (for README, docs and their pictures: make pages), and review the change. The file has\n%.500s\nIt should have\n%.500s", path, n+1, was[n], now[n])
+	t.Errorf("%s: the first difference is in line %d. Run make golden (for README, docs and their pictures: make pages), and review the change. The file has\n%.500s\nIt should have\n%.500s", path, n+1, was[n], now[n])
 }
 
 // JSON decodes a JSON text.

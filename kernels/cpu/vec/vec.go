@@ -17,8 +17,8 @@ func Sum(dst []uint16, rows [][]uint16, weights []float32) {
 	sumPortable(dst, rows, weights, done)
 }
 
-// Stream copies src to dst past the caches. A goroutine that reads a later atomic store of the caller sees the
-// data.
+// Stream copies src to dst past the caches. If the caller then stores an atomic value, a goroutine that reads
+// this value also sees the data.
 func Stream(dst, src []byte) {
 	n := streamVector(dst, src)
 	copy(dst[n:], src[n:])

@@ -10,7 +10,7 @@ import (
 
 var hasAVX2 = cpu.X86.HasAVX2
 
-// sumVector returns the number of summed columns.
+// sumVector sums as many columns as vector code can, and returns their number.
 func sumVector(dst []uint16, rows [][]uint16, weights []float32) int {
 	n := len(dst) &^ 7
 	if !hasAVX2 || n == 0 || len(rows) == 0 {
@@ -23,7 +23,7 @@ func sumVector(dst []uint16, rows [][]uint16, weights []float32) int {
 	return n
 }
 
-// streamVector returns the number of copied bytes.
+// streamVector copies as many bytes as vector code can, and returns their number.
 func streamVector(dst, src []byte) int {
 	n := min(len(dst), len(src)) &^ 127
 	if !hasAVX2 || n == 0 || !aligned(unsafe.SliceData(dst)) {

@@ -21,7 +21,7 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// CacheEnv names the environment variable of the cache's folder. "off" means no cache.
+// CacheEnv is the name of an environment variable. It holds the path of the cache's folder, or "off" for no cache.
 const CacheEnv = "EPBENCH_CACHE"
 
 // Compiler compiles units for one architecture. Goroutines may share a Compiler, and processes may share its folder.
@@ -110,7 +110,8 @@ func (c *Compiler) Compile(u sources.Unit) ([]byte, error) {
 	return b.([]byte), err
 }
 
-// versions names the compiler, and for a unit that crosses hosts its bridge to NVSHMEM (see networkSource).
+// versions returns the version of the compiler. For a unit that crosses hosts, it also returns the name of the bridge to
+// NVSHMEM (see networkSource).
 func (c *Compiler) versions(u sources.Unit) string {
 	out := "nvrtc " + c.library.Version()
 	if !u.CrossesHosts() {
@@ -153,7 +154,8 @@ func (c *Compiler) load(key string) []byte {
 	return b
 }
 
-// store writes a binary to the cache. The rename keeps readers from incomplete files.
+// store writes a binary to the cache. It writes a temporary file and renames it, so that no reader finds an
+// incomplete file.
 func (c *Compiler) store(key string, b []byte) {
 	if c.cache == "" {
 		return

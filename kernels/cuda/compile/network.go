@@ -16,11 +16,11 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// networkSource names the only device source that calls NVSHMEM. The linker adds its binary, the bridge, to units that
-// cross hosts.
+// networkSource names the only device source that calls NVSHMEM. Its binary is
+// called the bridge. The linker adds the bridge to units that cross hosts.
 const networkSource = "hosts/nvshmem.cuh"
 
-// network holds a linker, and the parts that it adds to units that cross hosts.
+// network holds a linker, and the parts that the linker adds to units that cross hosts.
 type network struct {
 	linker *nvrtc.Linker
 	parts  []nvrtc.Part

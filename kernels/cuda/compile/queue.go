@@ -10,7 +10,7 @@ import (
 	"github.com/epbench/epbench/kernels/cuda/sources"
 )
 
-// manyCores says how many processors a host needs, so that a Queue compiles in the background.
+// manyCores is the smallest number of processors with which a Queue compiles in the background.
 const manyCores = 8
 
 // Queue compiles units into the cache in the background.
@@ -47,7 +47,7 @@ func (q *Queue) Add(u sources.Unit) {
 	})
 }
 
-// Close drops units that have not begun, and waits for the others.
+// Close drops units whose compilation has not begun, and waits for the compilations that have begun.
 func (q *Queue) Close() {
 	q.closed.Store(true)
 	q.running.Wait()

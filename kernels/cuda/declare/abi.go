@@ -10,8 +10,8 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// ABI names the build of every kernel, with one word for each kernel. A table, a run or a pack stores the words of the
-// kernels that it launches.
+// ABI identifies the builds of the kernels by one word for each kernel. A table, a run or a pack stores the words of
+// the kernels that it launches.
 var ABI = sync.OnceValue(func() ep.ABI { return abiOf(Declarations()) })
 
 // HostABI returns the words of the kernels that HostKernels lists.
@@ -25,8 +25,8 @@ func ABIOver(nodes int) ep.ABI {
 	return ABI()
 }
 
-// abiOf returns a word for each kernel: its revision and its source hash. A former kernel has no hash, so that all
-// its table rows are still accepted.
+// abiOf returns a word for each kernel: its revision and its source hash. The word of a former kernel has no hash:
+// table rows of all its builds are accepted.
 func abiOf(all []Declaration) ep.ABI {
 	words := map[string]string{}
 	for _, f := range all {
@@ -38,8 +38,8 @@ func abiOf(all []Declaration) ep.ABI {
 	return ep.NewABI(words)
 }
 
-// sourceHash returns 16 hex digits that cover the device source without comments, and the name and binding of every
-// parameter. They do not cover parameter values, because a new value changes no measured config.
+// sourceHash returns a hash of 16 hex digits. It is made from the device source without comments, and from the name
+// and binding of every parameter. Parameter values do not count, because a new value changes no measured config.
 func (f Declaration) sourceHash() string {
 	code, err := sources.Code(f.source)
 	if err != nil {

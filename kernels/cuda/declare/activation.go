@@ -8,9 +8,9 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// activationKernels declares SwiGLU between an expert's two matrix products, native/kernels/silu. Its entries take
-// EpSiluArgs instead of EpArgs. Its calls share no data, so the state has no memory. The default values are the
-// constants of Modular's MAX.
+// activationKernels declares the kernel that computes SwiGLU between an expert's two matrix products. The source is in
+// native/kernels/silu. Its entry points take EpSiluArgs instead of EpArgs. Calls share no data, so the state has no
+// memory. The default values are the constants of Modular's MAX.
 func activationKernels() []Declaration {
 	return []Declaration{{
 		Kernel: kernels.Kernel{
@@ -29,7 +29,8 @@ func checkSilu(m ep.Machine, p ep.Problem, c ep.Config) error {
 		kernels.CheckActivation(p, c))
 }
 
-// siluEntry returns the entry of a dtype. Only NVFP4 has a separate entry for interleaved columns.
+// siluEntry returns the name of the entry point for the problem's dtype. Only NVFP4 has a separate entry point for
+// interleaved columns.
 func siluEntry(p ep.Problem, c ep.Config) string {
 	switch {
 	case p.Dispatch == ep.BF16:

@@ -9,14 +9,15 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// holds reports whether a condition such as "mode=split" is true of a config. The empty condition always is.
+// holds reports whether a condition such as "mode=split" is true of a config. The empty condition is true of
+// every config.
 func holds(c ep.Config, condition string) bool {
 	name, value, _ := strings.Cut(condition, "=")
 	return c.Str(name) == value
 }
 
-// chosen returns the words of a list. It returns WORD of "mode=split?WORD" only if mode=split, and WORD of
-// "!mode=split?WORD" only if not.
+// chosen returns the words of a list that apply to a config. "mode=split?WORD" means WORD if mode is split, and nothing
+// otherwise. "!mode=split?WORD" means WORD if mode is not split.
 func chosen(c ep.Config, list string) (out []string) {
 	for word := range strings.FieldsSeq(list) {
 		condition, what, ok := strings.Cut(word, "?")
@@ -30,12 +31,12 @@ func chosen(c ep.Config, list string) (out []string) {
 	return out
 }
 
-// placesRows reports whether f.places holds for a config.
+// placesRows reports whether a config writes rows directly to the outputs of other ranks. See f.places.
 func (f Declaration) placesRows(c ep.Config) bool {
 	return f.places == "always" || f.places != "" && holds(c, f.places)
 }
 
-// defines returns the macros of a config (NAME=VALUE): the threads of a block, and what f.macros lists.
+// defines returns the macros of a config as NAME=VALUE. First comes EP_THREADS, then come those that f.macros lists.
 func (f Declaration) defines(c ep.Config) (out []string) {
 	for _, macro := range chosen(c, "EP_THREADS=threads "+f.macros) {
 		name, param, _ := strings.Cut(macro, "=")
@@ -52,8 +53,8 @@ func (f Declaration) defines(c ep.Config) (out []string) {
 	return out
 }
 
-// with returns c with the values of a list such as "mode=split,wait_sms=5/8". The fraction means five eighths of
-// sms, after changes that stand before it in the list.
+// with returns c with the values of a list such as "mode=split,wait_sms=5/8". 5/8 means five eighths of sms.
+// A list that sets sms must set it before the fraction.
 func with(c ep.Config, list string) ep.Config {
 	c = ep.Config{Kernel: c.Kernel, Values: maps.Clone(c.Values)}
 	if c.Values == nil {
@@ -71,27 +72,29 @@ func with(c ep.Config, list string) ep.Config {
 	return c
 }
 
-// A setting holds, by name, what the values of a default config depend on. A true value is 1, a false value 0.
+// A setting maps names to properties of a problem and a machine, from which default values are chosen. A property that
+// can be true or false is 1 or 0.
 type setting map[string]int
 
 // settingOf returns the setting of a problem on a machine.
 func settingOf(m ep.Machine, p ep.Problem) setting {
 	sms := fastSMs(m, p)
 	return setting{
-		"sms":    sms, // SMs that a rank may use; from 32 on a call can use the full speed of the link
+		"sms":    sms, // SMs that a rank may use; 32 are enough for the full speed of the link
 		"tokens": p.Tokens, "ranks": p.Ranks, "topk": p.TopK, "experts": p.Experts,
 		"bf16": Bit(p.Dispatch == ep.BF16), "fp8": Bit(p.Dispatch == ep.FP8), "reduced": Bit(p.Precision == ep.Reduced),
 		"dispatch": Bit(p.Op == ep.Dispatch), "marks-fit": Bit(markBytes(p) <= marksShared),
 		"long":    Bit(p.Tokens > 256),             // in shorter calls, all warps first send and then receive
-		"limited": Bit(sms <= 64 && p.Tokens > 16), // half of the SMs do other work; up to 16 tokens this needs no rules of its own
+		"limited": Bit(sms <= 64 && p.Tokens > 16), // about half of the SMs do other work; calls of up to 16 tokens need no rules for this
 	}
 }
 
-// A rule lists values for settings in which all words of `when` are true: "ranks>2 !sms>32 long".
+// A rule gives the values in `list` to a setting in which all words of `when` are true. An example of `when` is
+// "ranks>2 !sms>32 long".
 type rule struct{ when, list string }
 
-// holds reports whether all words of r.when are true. A word without a bound is true if its setting is above 0. A wrong
-// word panics, even if an earlier word is false.
+// holds reports whether all words of r.when are true. A word without a bound is true if its setting is above 0. At
+// an unknown word it panics, even if an earlier word is false.
 func (r rule) holds(s setting) bool {
 	all := true
 	for word := range strings.FieldsSeq(r.when) {
@@ -107,8 +110,8 @@ func (r rule) holds(s setting) bool {
 	return all
 }
 
-// rules set values of parameters. `list` merges all rules that hold into one config. If several of them set a parameter,
-// the last one counts. `over` makes one config for each rule that holds.
+// rules set values of parameters. The method `list` joins the values of all rules that hold. If several of these rules
+// set a parameter, the last one counts. The method `over` gives one list of values for each rule that holds.
 type rules []rule
 
 // lists returns the lists of the rules that hold.
@@ -136,7 +139,7 @@ func (r rules) when(further string) (out rules) {
 }
 
 // split returns a function that gives the values for mode=split. Both launches have the same number of blocks. `needs`
-// lists further values.
+// lists other values that mode=split requires.
 func (r rules) split(needs string) func(setting) string {
 	return r.with(rule{"", "mode=split," + needs + ",recv_sms=1/1"}).list
 }

@@ -9,8 +9,8 @@ import (
 // are sampled.
 const JudgedElements = 16 << 20
 
-// Judged returns how far a config's output may be from the oracle's, and the largest number of rows to compare. With
-// an epilogue, all rows are compared.
+// Judged returns how to compare a config's output with the oracle's: how much they may differ, and how many rows are
+// compared. The oracle is the reference implementation in package ref. With an epilogue, all rows are compared.
 func (f Declaration) Judged(p ep.Problem, c ep.Config) ref.Compare {
 	out, s := ref.Compare{}, f.StateOf(c)
 	if f.Kernel.Op == ep.Combine {
@@ -29,7 +29,7 @@ func (f Declaration) Judged(p ep.Problem, c ep.Config) ref.Compare {
 	return out
 }
 
-// JudgedAs returns what Judged returns for the config's kernel.
+// JudgedAs finds the declaration of the config's kernel and calls its Judged.
 func JudgedAs(p ep.Problem, c ep.Config) (ref.Compare, error) {
 	f, err := Find(c.Kernel)
 	return f.Judged(p, c), err

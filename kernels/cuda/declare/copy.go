@@ -6,8 +6,8 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// CopyProbe is a plain copy of rows on every rank. It measures the highest bandwidth that SMs reach. Each rank copies
-// Home rows of RowBytes within its GPU and Away rows to the next rank.
+// CopyProbe is a plain copy of rows on every rank. It measures the highest bandwidth that SMs reach. A row
+// has RowBytes bytes. Each rank copies Home rows within its own GPU, and Away rows to the next rank.
 type CopyProbe struct {
 	SMs, Home, Away, RowBytes int
 }
@@ -25,7 +25,7 @@ func (p CopyProbe) Check(sms int) error {
 	return nil
 }
 
-// copyHalf bounds the source area and the target area in bytes: more than any L2 cache.
+// copyHalf is the largest size in bytes of the source area, and of the target area. It exceeds every L2 cache.
 const copyHalf = 256 << 20
 
 func (p CopyProbe) rows() int { return min(p.Home+p.Away, copyHalf/p.RowBytes) }

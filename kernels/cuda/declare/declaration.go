@@ -17,11 +17,11 @@ import (
 
 // A Declaration describes one kernel. Its functions depend on nothing but their arguments.
 type Declaration struct {
-	// Kernel holds the parameters. Call Declaration.Check instead of Kernel.Check, which makes only this kernel's own
-	// checks.
+	// Kernel holds the parameters. Kernel.Check makes only some of the checks: call Declaration.Check instead.
 	Kernel kernels.Kernel
 
-	// ties lists values with which another parameter has no effect and must have a fixed value.
+	// ties lists parameter values such as mode=split. With such a value, some other parameters have no effect. The tie
+	// fixes the values of these other parameters.
 	ties []tie
 
 	// source is the file with the entry points (__global__ functions), below native/kernels. It includes no CUDA
@@ -29,12 +29,12 @@ type Declaration struct {
 	// compiler copies EpArgs to the stack.
 	source string
 
-	// entry lists the parts of the entry point's name, without a suffix for mode=split. See `chosen`. "" means the name
-	// of the kernel.
+	// entry lists the parts of the entry point's name, in the form that `chosen` reads. "" means the name of the kernel.
+	// For mode=split, Launches appends a suffix to the name.
 	entry string
 
-	// macros lists the macros of a binary. See `chosen` for macros of some configs only. Leave out macros that the entry
-	// point does not read: kernels with the same source and macros share one binary. The words mean:
+	// macros lists the macros of a binary, in the form that `chosen` reads. Leave out macros that the entry point does
+	// not read: kernels with the same source and macros share one binary. The words mean:
 	//
 	//	EP_SPLIT                           1
 	//	EP_ROWS=rows                       the value of the parameter rows
@@ -50,9 +50,9 @@ type Declaration struct {
 	// a condition such as "rows=home". The outputs must then lie on the symmetric heap.
 	places string
 
-	// `values` returns the values of the default config, and `split` the values for mode=split. `starts` returns a list
-	// of values for each config that every search measures. The lists have the form that `with` reads. They leave out
-	// parameters that keep their own default. Without `values`, Kernel.Default is nil.
+	// `values` returns the values of the default config, and `split` the values for mode=split. Every search measures
+	// the configs of `starts`, which returns one list of values for each of them. The lists have the form that `with`
+	// reads. They leave out parameters that keep their own default. Without `values`, Kernel.Default is nil.
 	values, split func(setting) string
 	starts        func(setting) []string
 
@@ -90,7 +90,7 @@ type State struct {
 	anyDType bool
 
 	ordered bool // a dispatch always gives its rows the same order
-	bits    bool // a combine gives the bits of the oracle
+	bits    bool // a combine's output equals the oracle's bit for bit
 
 	// Regions lists the regions in the order of EpArgs.region. Nil means none.
 	Regions func(ep.Problem) []Region
@@ -125,7 +125,8 @@ func (f Declaration) StateOf(c ep.Config) State {
 	return f.State
 }
 
-// Of returns the state for micro-batch 0 or 1. Each has its own memory, because their calls overlap in time.
+// Of returns the state for micro-batch 0 or 1. Each micro-batch has its own memory, because calls of
+// both overlap in time.
 func (s State) Of(micro int) State {
 	if micro > 0 {
 		s.Name += "-second"
@@ -136,7 +137,8 @@ func (s State) Of(micro int) State {
 // serves reports whether s is the state `other` or extends it.
 func (s State) serves(other State) bool { return other.Name == s.Name || other.Name == s.extends }
 
-// Part returns the name under which the heap holds one region of s, or its counters.
+// Part returns the heap's name for a region of s. With the name "counters", it returns the heap's name for the
+// counters of s.
 func (s State) Part(name string) string { return s.Name + "." + name }
 
 // Region is a part of the symmetric heap. It has the same offset and size on every rank.
@@ -145,16 +147,17 @@ type Region struct {
 	Bytes int64
 	Fill  byte // initial value of every byte: 0x00 or 0xff
 
-	// Halves is true if consecutive calls use different halves of the region. With anyDType, the middle of the region
-	// has the same offset for every dtype, so that consecutive calls share no byte.
+	// Halves is true if consecutive calls use different halves of the region. With anyDType, the second
+	// half begins at the same offset for every dtype. So consecutive calls with different dtypes also share no byte.
 	Halves bool
 
-	// Area names memory that regions of several states have in common, or "". States with a region in AreaReturn
-	// number their combines in one common sequence.
+	// Area names memory that regions of several states have in common, or "". All states with a region in
+	// AreaReturn share one counter of their combines.
 	Area string
 }
 
-// The combines of llState and polledState (see ll.go) poll AreaReturn. Between two calls, all its bits are ones.
+// The combines of llState and polledState (see ll.go) poll AreaReturn. Between two calls, all bits of
+// this memory are ones.
 const (
 	AreaReturn  = "return"  // [call number % 2][max_tokens][max(ranks, topk)][hidden] BF16
 	AreaStarted = "started" // [ranks] u32: the number of the last combine that each rank began

@@ -25,7 +25,7 @@ func problemDefines(p ep.Problem) []string {
 		Define("EP_PACKED", Bit(p.Layout == ep.LayoutRankPacked)),
 	}
 	if p.Layout == ep.LayoutExpert128 {
-		out = append(out, Define("EP_ROW_ALIGN", dtype.RowPad(p))) // each expert begins at a multiple of this row number
+		out = append(out, Define("EP_ROW_ALIGN", dtype.RowPad(p))) // the first row of each expert is a multiple of this
 	}
 	if k := p.Layout.Kind(); k == "masked" || k == "rank" {
 		out = append(out, Define("EP_WIDE_IDS", 1)) // ids may have 64 bits
@@ -33,7 +33,8 @@ func problemDefines(p ep.Problem) []string {
 	return out
 }
 
-// NewUnit returns the unit of a source. It has the macros `own`, and those macros of the problem that the source reads.
+// NewUnit returns a source with the macros for one compilation: the macros in `own`, and those macros of the problem that
+// the source reads.
 func NewUnit(source string, p ep.Problem, own []string) (sources.Unit, error) {
 	return sources.NewUnit(source, problemDefines(p), own)
 }

@@ -42,8 +42,8 @@ func epKernels() []Declaration {
 	}}
 }
 
-// sharedLimit bounds the shared memory of bulk copies in bytes, from sm_90 on. 20 KiB remain for the kernels' own
-// shared variables.
+// sharedLimit is the largest shared memory of bulk copies in bytes, on sm_90 and later. It leaves 20 KiB for the
+// kernels' own shared variables.
 const sharedLimit = 227<<10 - 20<<10
 
 func checkEP(m ep.Machine, p ep.Problem, c ep.Config) error {
@@ -87,7 +87,8 @@ func checkCounted(c ep.Config) error {
 		kernels.CheckMultiple(c, "chunk_bytes", 16, leastChunk, 1<<20, "one vector"))
 }
 
-// checkPairEP refuses algo=dedup after a direct dispatch, which does not record the rows that a rank must sum.
+// checkPairEP refuses a combine with algo=dedup after a dispatch with algo=direct. Only a dispatch with algo=dedup
+// records the rows that a rank must sum.
 func checkPairEP(dispatch, combine ep.Config) error {
 	if holds(combine, "algo=dedup") && !holds(dispatch, "algo=dedup") {
 		return fmt.Errorf("combine.algo: dedup sums the rows of one message and needs dispatch.algo=dedup, not %s", dispatch.Str("algo"))
@@ -95,7 +96,7 @@ func checkPairEP(dispatch, combine ep.Config) error {
 	return nil
 }
 
-// maxBlocksEP is the largest number of blocks. EpCounter has one word for each of them.
+// maxBlocksEP is the largest number of blocks. The enum EpCounter has one word for each block.
 const maxBlocksEP = 512
 
 // regionsEP lists the regions of the enum EpRegion in ep/layout.cuh.

@@ -8,9 +8,9 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// finalState declares the memory of native/kernels/final, kernels for prefill, where a call has many tokens. A sender
-// writes each token to its final place in the receiver's output. The enum FinCounter in final/layout.cuh lists the
-// counters.
+// finalState declares the memory of the kernels in native/kernels/final. They are for prefill, where a call has many
+// tokens. A sender writes each token directly to the token's row in the receiver's output. The enum FinCounter in
+// final/layout.cuh lists the counters.
 var finalState = State{Name: "final", anyDType: true, ordered: true, Regions: regionsFinal, Counters: func(ep.Problem) int { return 5 }}
 
 // finalKernels declares a dispatch and a combine. The ranks first exchange how many tokens each expert gets. Then every
@@ -98,8 +98,8 @@ var (
 	dispatchStartsFinal = slices.Concat(dividedFinal, inTiles(rules{{}}), inTiles(dividedFinal), rules{{"", homeFinal}}, homesFinal, inTiles(homesFinal))
 )
 
-// inTiles returns r for FP8 and with scales=tile. The value tile halved the time if one rank received most rows, but took
-// 2 to 5 % more time if routing was even.
+// inTiles returns the rules of r with scales=tile, for FP8 only. scales=tile halved the time of a call if one rank
+// received most rows. With even routing, calls took 2 to 5 % more time.
 func inTiles(r rules) (out rules) {
 	for _, one := range r {
 		out = append(out, rule{"fp8 " + one.when, one.list + ",scales=tile"})
@@ -109,8 +109,8 @@ func inTiles(r rules) (out rules) {
 
 const registersFinal = "own=registers,in_flight=8,"
 
-// combineStartsFinal gives configs that every search measures. The larger blocks with own=registers spill registers on
-// sm_80.
+// combineStartsFinal gives configs that every search measures. With own=registers, blocks of 768 threads spill
+// registers on sm_80.
 var combineStartsFinal = rules{
 	{"", "threads=768,wait_sms=3/8"},
 	{"!sms>31", "threads=1024,in_flight=8,wait_sms=3/8"},

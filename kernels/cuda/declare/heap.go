@@ -19,7 +19,7 @@ const (
 	PartWeights      = "weights"
 	PartInputScale   = "input_scales"
 	PartBias         = "bias"
-	PartCast         = "x_cast" // tokens that the caller cast
+	PartCast         = "x_cast" // tokens that the caller converted to FP8
 	PartCastScales   = "x_cast_scales"
 	PartOut          = ref.PartOut
 	PartScales       = ref.PartScales
@@ -56,7 +56,7 @@ func NewHeap(parts []Region) Heap {
 // ReadingWords is the number of 64-bit words that each rank has for time stamps and spans.
 const ReadingWords = 1 << 17
 
-// TimingParts lists the parts that aligning and timing the ranks need.
+// TimingParts lists the parts for the kernels that align the ranks in time and measure times.
 func TimingParts() []Region {
 	return []Region{Zeroed(PartControl, 256), Zeroed(PartAbort, 4), Zeroed(PartReadings, 8*ReadingWords)}
 }
@@ -77,7 +77,7 @@ func ProblemParts(p ep.Problem) []Region {
 	return append(parts, OutputParts(p)...)
 }
 
-// CastParts lists the parts for tokens that the caller cast to FP8, or nil.
+// CastParts lists the parts for tokens that the caller converted to FP8. It returns nil if MayCast is false.
 func CastParts(p ep.Problem) []Region {
 	if !MayCast(p) {
 		return nil
@@ -86,7 +86,7 @@ func CastParts(p ep.Problem) []Region {
 	return []Region{Zeroed(PartCast, z.tokens*int64(l.Payload)), Zeroed(PartCastScales, z.tokens*int64(l.Scales*l.ScaleBytes))}
 }
 
-// MayCast reports whether a dispatch of the problem may take tokens that its caller cast.
+// MayCast reports whether a dispatch of the problem may take tokens that the caller converted to FP8.
 func MayCast(p ep.Problem) bool { return p.Dispatch == ep.FP8 && p.Nodes <= 1 }
 
 // OutputParts lists the parts that dispatch, experts and combine write. The fields of EpArgs hold, for each layout:
@@ -152,7 +152,7 @@ func OpIndex(op ep.Op) int64 {
 	return 0
 }
 
-// sizes holds what the sizes of parts depend on.
+// sizes holds the numbers from which the sizes of parts are computed.
 type sizes struct {
 	ranks, nodes, tokens, topK, experts, local int64
 	rows, groups                               int64 // of the output of a dispatch

@@ -9,22 +9,23 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// hostsState declares the memory of native/kernels/hosts, kernels that also send tokens to other hosts. Inside a host,
-// a rank writes directly into the memory of another rank. Between hosts, it calls NVSHMEM.
+// hostsState declares the memory of the kernels in native/kernels/hosts, which also send tokens to other hosts. Inside
+// a host, a rank writes directly into the memory of another rank. Between hosts, a rank calls NVSHMEM.
 var hostsState = State{Name: "hosts", Regions: regionsHosts, Counters: countersHosts}
 
-// hostsLLState declares the memory of configs with arrival=data. Their receivers poll the data instead of counters.
+// hostsLLState declares the memory of configs with arrival=data. Receivers then poll the data instead
+// of counters.
 var hostsLLState = State{Name: "hosts-ll", ordered: true, Regions: regionsHostsLL}
 
 // Limits of the kernels that also send to other hosts.
 const (
 	// maxHostRanks is the largest number of ranks for which one block can wait.
 	maxHostRanks = 64
-	// maxHostThreads is the largest number of threads of a block. With more, a thread has less than the 128 registers
-	// that NVSHMEM's functions may need.
+	// maxHostThreads is the largest number of threads of a block. With more threads, each has fewer than the 128
+	// registers that NVSHMEM's functions may need.
 	maxHostThreads = 512
-	// maxHeaderTopK is the largest top-k with arrival=data: a warp reads the token's number with one lane, and one
-	// expert with each other lane.
+	// maxHeaderTopK is the largest top-k with arrival=data. A warp reads a header at once: one lane reads the
+	// token's number, and each of the other lanes reads one expert.
 	maxHeaderTopK = Warp - 1
 )
 

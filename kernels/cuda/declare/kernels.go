@@ -70,7 +70,8 @@ func workOf(k kernels.Kernel) ep.Work {
 	return w
 }
 
-// pairCheck returns the check of pairs with a combine. The dispatch must have the combine's state.
+// pairCheck returns a function that checks whether the combine f can follow a dispatch. The state of f must be the
+// dispatch's state or extend it, and f's own CheckPair must accept both configs.
 func pairCheck(f Declaration, all []Declaration) func(dispatch, combine ep.Config) error {
 	return func(dispatch, combine ep.Config) error {
 		d, err := findIn(all, dispatch.Kernel)

@@ -71,8 +71,9 @@ func (f Declaration) launch(p ep.Problem, c ep.Config) Launch {
 	return l
 }
 
-// sharedBytes returns the dynamic shared memory of a block: the marks of count=receiver, the ring of combine_final, or
-// the buffer of bulk copies. This buffer holds three messages in a dispatch and eight rows in a combine.
+// sharedBytes returns the bytes of a block's dynamic shared memory. They hold the marks of count=receiver (see
+// markBytes), the ring of combine_final (see ringShared), or the buffer of bulk copies. The buffer of bulk copies has
+// room for three messages in a dispatch and for eight rows in a combine.
 func sharedBytes(p ep.Problem, c ep.Config) int {
 	direct, dedup := messagesEP(p)
 	switch {

@@ -57,8 +57,8 @@ func isNumber(v ep.Value) bool {
 	return ok
 }
 
-// A tie is a value of one parameter (`when`) with which other parameters have no effect, and the values that they must
-// then have (`then`). Example: {"mode=split", "receivers=0,pause=0"}.
+// A tie names the value of one parameter in `when`. With this value, the parameters in `then` have no effect. They must
+// have the values in `then`. Example: {"mode=split", "receivers=0,pause=0"}.
 type tie struct{ when, then string }
 
 var sharedTies = []tie{{"mode=fused", "recv_sms=0"}, {"own=slot", "receivers=0"}}
@@ -131,7 +131,7 @@ func checkNVFP4(p ep.Problem) error {
 // maxFastTokens is the largest max-tokens of the ll and final kernels: a header has 20 bits for a position.
 const maxFastTokens = 1<<20 - 1
 
-// checkFast checks the rules of the ll, final, rank and masked kernels.
+// checkFast checks the rules that the ll, final, rank and masked kernels have in common.
 func checkFast(m ep.Machine, p ep.Problem, c ep.Config) error {
 	if err := CheckProblem(m, p); err != nil {
 		return err
@@ -165,12 +165,12 @@ func checkFastSpans(m ep.Machine, p ep.Problem, c ep.Config) error {
 		span{"pause", 0, 100_000})
 }
 
-// marksShared bounds the shared memory of the marks of a block, in bytes. A mark is one bit for an expert and a token:
-// it is 1 if the token selected the expert. A block of sm_80 has only 163 KiB.
+// marksShared is the largest number of bytes that a block's marks may take in shared memory. There is a mark for each
+// expert and token: one bit, which is 1 if the token selected the expert. A block of sm_80 has only 163 KiB.
 const marksShared = 128 << 10
 
-// markBytes returns the bytes that the marks of a block take. They do not depend on max-tokens, so that larger buffers
-// keep a config legal.
+// markBytes returns the bytes that the marks of a block take. The result does not depend on max-tokens, so that a config
+// stays legal with larger buffers.
 func markBytes(p ep.Problem) int { return (max(p.Tokens, 1) + 31) / 32 * 4 * p.Experts }
 
 func checkMarks(p ep.Problem, c ep.Config) error {
@@ -184,7 +184,7 @@ func checkMarks(p ep.Problem, c ep.Config) error {
 // maxBlocks returns how many blocks one rank may launch. Blocks that wait for each other must all be resident, and one
 // block on each SM always fits.
 //
-// Ranks that share a GPU get half of an equal share of the SMs. With pdl=1, the call before may need the other half.
+// If n ranks share a GPU, each gets 1/(2n) of the SMs. With pdl=1, the rank's previous call may need as many SMs again.
 func maxBlocks(m ep.Machine, p ep.Problem) int {
 	gpus := max(m.GPUs, 1)
 	if ranks := (p.Ranks + gpus - 1) / gpus; ranks > 1 { // on the fullest GPU

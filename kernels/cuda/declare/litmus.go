@@ -45,7 +45,8 @@ func Litmuses(rounds int) []Litmus {
 	}
 }
 
-// Judge checks the results of l on all ranks. The first three counters hold given-up waits, violations and checks.
+// Judge checks the results of l on all ranks. The first three counters count the waits that were
+// given up, the violations and the checks.
 func (l Litmus) Judge(areas [][]byte, counters [][]int32) error {
 	for rank, c := range counters {
 		if c[0] != 0 || c[1] != 0 || int(c[2]) != l.checks {

@@ -5,8 +5,8 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// llState declares the memory of native/kernels/ll, kernels for decoding, where a call has few tokens. Receivers poll
-// the data itself, without flags.
+// llState declares the memory of the kernels in native/kernels/ll. They are for decoding, where a call has few tokens.
+// Receivers poll the data itself, without flags.
 var llState = State{Name: "ll", anyDType: true, ordered: true, Regions: regionsLL}
 
 // polledState declares the memory of a combine_ll that follows a dispatch_final: the memory of finalState, then the
@@ -56,18 +56,20 @@ func llKernels() []Declaration {
 	}}
 }
 
-// piecesLL gives the fastest measured values of threads and of part, the bytes of a piece.
+// piecesLL gives the fastest measured values of `threads` and `part`. A receiving warp waits for `part` bytes of a
+// message at a time.
 var piecesLL = rules{{"!tokens>8", "threads=512"}, {"tokens>8", "threads=512,part=1024"}, {"tokens>32", "threads=1024"}}
 
 // dispatchRulesLL gives values close to the fastest ones on 8 H200.
 var dispatchRulesLL = piecesLL.with(rule{"!tokens>8", "early=1,receivers=0"})
 
-// combineRulesLL gives values that add a token's rows in top-k order, as the specification demands.
+// combineRulesLL gives values with which a combine adds a token's rows in top-k order, as the specification demands.
 var combineRulesLL = rules{{"", "threads=512"}}
 
-// combineStartsLL gives configs that every search measures. For more than 64 tokens, blocks of 1,024 threads took 2 to
-// 25 % less time on 2 and 4 H200. They are not the default, because they spill registers on sm_100a. After
-// dispatch_final 768 threads were the fastest from 1,024 tokens on, but they spill registers on 8 ranks.
+// combineStartsLL gives configs that every search measures. For more than 64 tokens on 2 and 4 H200, blocks of
+// 1,024 threads took 2 to 25 % less time than blocks of 512. The default is 512, because 1,024 threads spill registers
+// on sm_100a. After dispatch_final, blocks of 768 threads were the fastest from 1,024 tokens on, but spill registers on
+// 8 ranks.
 var combineStartsLL = rules{
 	{"tokens>64", "threads=1024"},
 	{"ranks>1", "own=registers"},
@@ -95,8 +97,8 @@ func returnSlots(name string, z sizes) Region {
 	return Poisoned(name, 2*z.tokens*max(z.ranks, z.topK)*z.row).in(AreaReturn)
 }
 
-// regionsPolled lists the regions of the enum FinRegion in final/layout.cuh and of final/polled.cuh. The combine does
-// not use "flags" and "return", so these have only one word.
+// regionsPolled lists the regions of the enum FinRegion in final/layout.cuh, and then the region of final/polled.cuh.
+// The combine does not use "flags" and "return", so each of these two regions has only one word.
 func regionsPolled(p ep.Problem) []Region {
 	out := regionsFinal(p)
 	for i := range out {

@@ -13,7 +13,7 @@ var maskedState = State{Name: "masked", anyDType: true, ordered: true, bits: tru
 var byMasked = []ep.Layout{ep.LayoutMasked}
 
 // maskedKernels declares a dispatch and a combine. The dispatch sends each token once to each of its ranks. The
-// receiver copies the token to the rows of its experts there.
+// receiver copies the token once for each of the token's experts on its rank.
 func maskedKernels() []Declaration {
 	return []Declaration{{
 		Kernel: kernels.Kernel{
@@ -55,9 +55,9 @@ func maskedKernels() []Declaration {
 	}}
 }
 
-// slotRulesMasked gives values with own=slot. In full precision they sum in top-k order, as the specification demands.
-// In reduced precision, each rank sends one sum for each token, which moves fewer bytes. Up to 4 tokens this is slower,
-// because it sends the weights ahead.
+// slotRulesMasked gives values with own=slot. In full precision, a combine sums in top-k order, as the
+// specification demands. In reduced precision, each rank sends one sum for each token, which moves fewer bytes. For up
+// to 4 tokens, sums are slower than single rows, because the weights must be sent before.
 var slotRulesMasked = divided("1/2").with(rule{"reduced tokens>4", "algo=dedup"})
 
 // registersMasked gives the values of own=registers. Blocks of 768 threads spill registers on more than 2 ranks.
@@ -68,8 +68,8 @@ var registersMasked = rules{
 	{"!ranks>2 long", "threads=768,receivers=12"},
 }
 
-// combineRulesMasked gives values with own=registers to calls of many tokens. With 4,096 FP8 tokens of DeepSeek-V3 on 2
-// H100, this took 384 us instead of 672 us. Do not lower 128: rows of tuned tables for up to 128 tokens were
+// combineRulesMasked gives values with own=registers to calls of many tokens. For 4,096 FP8 tokens of DeepSeek-V3 on 2
+// H100, the combine then took 384 us instead of 672 us. Do not lower 128: rows of tuned tables for up to 128 tokens were
 // measured against a default with own=slot.
 var combineRulesMasked = slices.Concat(slotRulesMasked, registersMasked.when("ranks>1 tokens>128 !reduced"), registersMasked.when("ranks>1 long"))
 

@@ -9,7 +9,7 @@ import (
 )
 
 // allParams declares every parameter of a kernel. A name such as unit/row declares the parameter unit of some kernels.
-// The values that a sweep tries follow the doc, unless a kernel lists its own. A star marks the default.
+// The values that a sweep tries follow the doc, unless a kernel lists other values. A star marks the default.
 var allParams = map[string]kernels.Param{
 	"sms":      costing(kernels.SMCost, launch("SMs", "number of blocks, each on an SM of its own")),
 	"threads":  costing(kernels.ThreadCost, compile("threads", "threads of each block")),
@@ -20,7 +20,7 @@ var allParams = map[string]kernels.Param{
 	"mode":        added(compile("", modeDoc, "*fused", "split")),
 	"mode/counts": launch("", modeDoc, "*fused", "split"),
 
-	// What the caller does.
+	// Only the caller sets these parameters.
 	"input": added(kernels.Param{Doc: "dtype of the caller's tokens: bf16, which the kernel casts, or fp8 with float scales [tokens, hidden/128], which the caller cast",
 		Values: values("*bf16", "fp8"), Binding: kernels.Compile, Class: kernels.Hook, Outside: map[ep.Value]string{"fp8": "cast"}}),
 	"epilogue": {Doc: "operation on each finished value: none, scale or bias", Values: values("*none", "scale", "bias"), Binding: kernels.Compile, Class: kernels.Hook},
@@ -86,7 +86,7 @@ const (
 	partDoc = "message bytes that a receiving warp waits for and copies at a time"
 )
 
-// waiting returns the doc of a wait_sms that may be 0.
+// waiting returns the doc of the parameter wait_sms, for kernels in which 0 is legal.
 func waiting(does string) string {
 	return "how many of the blocks (sms) send nothing: each of them " + does + ". 0: every block first sends, and then does that too"
 }
@@ -132,7 +132,7 @@ func values(of ...string) (out []ep.Value) {
 	return out
 }
 
-// swept returns values without the star, and the value that has it.
+// swept removes the star from the marked values. It also returns the value that had the star.
 func swept(marked []ep.Value) (plain []ep.Value, dflt ep.Value) {
 	for _, v := range marked {
 		word, star := strings.CutPrefix(string(v), "*")
@@ -174,8 +174,8 @@ func MayTakeCast(dispatch ep.Config) bool {
 }
 
 // formerly describes kernels of earlier builds that are now configs of one kernel. The arguments alternate: the
-// earlier name, then the values that make today's kernel do the same. Earlier kernels with own=registers called
-// the parameter algo "partial".
+// earlier name, then the values that make today's kernel do the same. Earlier kernels of which a
+// config now has own=registers had a parameter `partial`, which is now `algo`.
 func formerly(namesAndValues ...string) map[string]kernels.Former {
 	out := map[string]kernels.Former{}
 	for pair := range slices.Chunk(namesAndValues, 2) {
@@ -188,6 +188,6 @@ func formerly(namesAndValues ...string) map[string]kernels.Former {
 	return out
 }
 
-// sumMacros lists the macros that say what a rank sends in a combine. With own=registers it sends sums, in BF16 with
-// algo=dedup and otherwise in f32. With own=slot it sends single rows with algo=direct, and otherwise sums in BF16.
+// sumMacros lists the macros that say what a rank sends in a combine. With own=registers it sends sums: in BF16 if
+// algo=dedup, otherwise in f32. With own=slot it sends single rows if algo=direct, otherwise sums in BF16.
 const sumMacros = "own=registers?EP_PARTIAL=algo=dedup !own=registers?EP_DIRECT=algo=direct"

@@ -13,7 +13,8 @@ var rankState = State{Name: "rank", anyDType: true, ordered: true, bits: true, R
 var byRank = []ep.Layout{ep.LayoutRank, ep.LayoutRankPacked}
 
 // rankKernels declares a dispatch and a combine. The dispatch sends each token once to each of its ranks. With
-// rows=home, senders store elements directly in the receiver's output. Scales and heads then follow through a slot.
+// rows=home, senders store elements directly in the receiver's output. The scales and the head of the token then go
+// to a slot, a buffer of the receiver. The head is the token's number with its experts and weights.
 func rankKernels() []Declaration {
 	return []Declaration{{
 		Kernel: kernels.Kernel{
@@ -54,7 +55,7 @@ func divided(wait string) rules {
 }
 
 // slotRulesRank gives values with rows=slot. In long calls, a third of the SMs receive, because receiving costs less
-// than sending. If SMs are few, each SM sends and receives. In short BF16 calls on a limited number of SMs, two thirds
+// than sending. On at most 32 SMs, each SM sends and receives. In short BF16 calls on a limited number of SMs, two thirds
 // receive.
 var slotRulesRank = divided("1/3").with(rules{
 	{"!long limited bf16", "wait_sms=2/3,unit=2048"},
@@ -65,7 +66,8 @@ var slotRulesRank = divided("1/3").with(rules{
 const homeRank = "rows=home,wait_sms=0,threads=512,unit=1024"
 
 // dispatchRulesRank gives values with rows=home to long calls on a limited number of SMs. On 24 SMs of 2 H100, 4,096
-// tokens in BF16 then took 226 us instead of 428 us. 1,024 threads spill registers if they cast, and on 8 ranks.
+// tokens in BF16 then took 226 us instead of 428 us. Blocks of 1,024 threads spill registers if they convert BF16 to FP8,
+// and on 8 ranks.
 var dispatchRulesRank = slotRulesRank.with(rule{"long limited", homeRank}, rule{"long limited bf16 !ranks>4", "threads=1024"})
 
 // dividedRank gives other divisions of a long call's SMs, and more threads to a short call.
@@ -74,8 +76,8 @@ var dividedRank = rules{
 }
 
 // dispatchStartsRank gives divisions of the SMs with rows=slot, and configs with rows=home. In long calls on a limited
-// number of SMs, the first config is for outputs outside the symmetric heap. In BF16 it has rows=staged, which was
-// faster than rows=slot.
+// number of SMs, the first config is for outputs outside the symmetric heap. In BF16 this config has rows=staged, which
+// was faster than rows=slot.
 var dispatchStartsRank = slices.Concat(rules{
 	{"long limited !bf16", ""},
 	{"long limited bf16 ranks>4", homeRank + ",rows=staged"},

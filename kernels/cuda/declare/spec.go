@@ -12,8 +12,8 @@ import (
 type CallSpec struct {
 	Config   ep.Config
 	Op       ep.Op
-	State    string // name of the memory; calls share it
-	Extends  string // state whose regions begin State, or ""
+	State    string // name of the memory, which calls with the same name share
+	Extends  string // smaller state with the same first regions, or ""
 	Unit     sources.Unit
 	Launches []Launch
 	Regions  []Region // in the order of EpArgs.region
@@ -44,8 +44,8 @@ func DescribeCall(m ep.Machine, p ep.Problem, c ep.Config) (CallSpec, error) {
 		Counters: s.counters(p), Places: f.placesRows(c), Regions: s.RegionsFor(p), Launches: f.Launches(p, c)}, nil
 }
 
-// InMemoryOf returns s in the memory of the combine that follows it. It returns s unchanged if that memory does not
-// include the memory of s.
+// InMemoryOf returns the dispatch s, changed to use the memory of the given combine. If this memory does not include the
+// memory of s, InMemoryOf returns s unchanged.
 func (s CallSpec) InMemoryOf(combine CallSpec) CallSpec {
 	if combine.Extends == s.State {
 		s.State, s.Extends, s.Regions, s.Counters = combine.State, combine.Extends, combine.Regions, combine.Counters
@@ -54,8 +54,8 @@ func (s CallSpec) InMemoryOf(combine CallSpec) CallSpec {
 	return s
 }
 
-// DispatchBefore returns the dispatch that runs before a combine that is timed or verified alone: the default of the
-// first kernel that writes the memory which the combine reads.
+// DispatchBefore returns the dispatch to run before a combine, if only the combine is timed or verified. It is the
+// default config of the first kernel that writes the combine's memory.
 func DispatchBefore(m ep.Machine, p ep.Problem, combine ep.Config) (ep.Config, error) {
 	f, err := Find(combine.Kernel)
 	if err != nil {

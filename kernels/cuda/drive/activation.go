@@ -19,11 +19,11 @@ import (
 	"github.com/epbench/epbench/workloads"
 )
 
-// partGates is the part of the heap with an activation's input.
+// partGates names the part of the heap that holds the input of an activation.
 const partGates = "gates"
 
-// rotatedBytes is the total size of the copies of a call's rows. Calls use the copies in turn, so that they do not
-// read rows from the L2 cache.
+// rotatedBytes is the total size of the copies of a call's rows. Calls use the copies in turn, so that no call
+// finds its rows in the L2 cache.
 const rotatedBytes = declare.FlushBytes
 
 const maxCopies = 64
@@ -90,7 +90,8 @@ func (a *activation) gates(w *workloads.Workload, rank int) []uint16 {
 	return out
 }
 
-// putActivation copies the inputs to a rank. Call it on the GPU's thread; it does not wait.
+// putActivation copies the inputs to a rank. Call putActivation on the GPU's thread. It does not wait
+// for the copies.
 func (s *session) putActivation(rank int) error {
 	d := s.activation.oracle.Dispatch(rank)
 	scales := make([]float32, len(d.Groups))

@@ -8,8 +8,8 @@ import (
 	"gorgonia.org/cu"
 )
 
-// arena is GPU memory for one heap at a time. Later heaps use it again, because allocating it takes longer than
-// measuring.
+// arena is GPU memory for one heap at a time. Later heaps use the arena again, because allocating memory
+// takes longer than a measurement.
 type arena struct {
 	base  cu.DevicePtr
 	bytes int64

@@ -16,9 +16,9 @@ import (
 // Options change how a Backend runs.
 type Options struct {
 	Loopback   bool          // more ranks than GPUs
-	Clock      string        // chain, span, span:STAGE or event; "" is chain
-	Deadline   time.Duration // longest wait of a kernel; 0 is DefaultDeadline
-	InputScale float32       // global scale of NVFP4; 0 is 1
+	Clock      string        // chain, span, span:STAGE or event; "" means chain
+	Deadline   time.Duration // longest wait of a kernel; 0 means DefaultDeadline
+	InputScale float32       // global scale of NVFP4; 0 means 1
 	Drill      Drill
 
 	sms int // SMs to use, 0 for all
@@ -40,7 +40,7 @@ type Backend struct {
 // Open opens every GPU that CUDA_VISIBLE_DEVICES shows.
 func Open(o Options) (*Backend, error) { return open(o, -1) }
 
-// open opens GPU `only`, or all if it is negative.
+// open opens the GPU with the index `only`, or all GPUs if `only` is negative.
 func open(o Options, only int) (*Backend, error) {
 	if o.Clock == "" {
 		o.Clock = clockChain
@@ -96,7 +96,7 @@ func (b *Backend) Precompile(p ep.Problem, configs []ep.Config) {
 	for _, c := range configs {
 		units, err := candidateUnits(b.machine, p, c)
 		if err != nil {
-			continue // Prepare reports it
+			continue // Prepare reports the error
 		}
 		for _, u := range units {
 			b.node.ahead.Add(u)
@@ -135,8 +135,8 @@ const (
 	emptyRounds = 20
 )
 
-// Empty implements kernels.Clocker. For each clock it takes the slowest rank of each round, and returns the median in
-// seconds.
+// Empty implements kernels.Clocker. For each clock it returns the median of the rounds in seconds. The time of
+// a round is that of its slowest rank.
 func (b *Backend) Empty(ctx context.Context) (map[string]float64, error) {
 	ranks := min(len(b.node.gpus), declare.MaxRanks)
 	if b.checkPeers(ranks) != nil {

@@ -12,10 +12,10 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// clockStamp is the clock of rounds with a matrix product ("the product") beside the calls.
+// clockStamp names the clock of rounds in which a matrix product ("the product") runs beside the calls.
 const clockStamp = "stamp"
 
-// outlasts is the least ratio of the product's time to the call's.
+// outlasts is the least ratio of the product's time to the call's time.
 const outlasts = 2
 
 func (s *session) besideLaunches() int {
@@ -41,8 +41,8 @@ func (s *session) arrange(k *candidate) arrangement {
 	return a
 }
 
-// smsLeft returns the SMs that a candidate's calls leave for the product's plan. It is 0 (all SMs) for a copy, and for
-// calls on more than half of the SMs.
+// smsLeft returns the SMs that a candidate's calls leave for the product's plan. The result is 0, which
+// means all SMs, for a copy and for calls on more than half of the SMs.
 func (s *session) smsLeft(k *candidate) int {
 	all, taken := s.ranks.local[0].gpu.sms, k.sms()
 	if s.beside.of.Kind == ep.Copy || 2*taken > all {
@@ -184,7 +184,7 @@ func (s *session) pass(ctx context.Context) (float64, error) {
 	return kernels.Rounds{Seconds: alone}.MedianOfSlowest(), nil
 }
 
-// timePasses times passes of a plan for `sms` SMs, in seconds [round][rank].
+// timePasses measures passes of the product, which is then planned for `sms` SMs. It returns seconds as [round][rank].
 func (s *session) timePasses(ctx context.Context, b *products, sms int) ([][]float64, error) {
 	a := arrangement{way: onlyProduct, share: b.passes(), left: sms}
 	t := timing{op: empty, mode: s.problem.Mode, clock: clockChain, fold: 1, beside: a}
@@ -192,7 +192,7 @@ func (s *session) timePasses(ctx context.Context, b *products, sms int) ([][]flo
 	return alone, err
 }
 
-// besideRounds times the product alone and beside its load, in seconds [round][rank].
+// besideRounds measures the product alone and beside the load x.load. It returns seconds as [round][rank].
 func (s *session) besideRounds(ctx context.Context, t timing, x extras, rounds int) (alone, within [][]float64, err error) {
 	p, err := newProgram(s.ranks, newSchedule(t), nil, s.ranks.args, x)
 	if err != nil {

@@ -43,7 +43,7 @@ type candidate struct {
 // ops lists the ops in running order.
 var ops = []ep.Op{ep.Dispatch, ep.Combine, ep.Activation}
 
-// opConfigs returns the config of each op for c.
+// opConfigs splits c into the configs of its ops.
 func opConfigs(m ep.Machine, p ep.Problem, c ep.Config) (map[ep.Op]ep.Config, error) {
 	switch p.Op {
 	case ep.Dispatch, ep.Activation:
@@ -100,7 +100,7 @@ func stateOf(calls map[ep.Op]*call) declare.State {
 	return calls[ep.Dispatch].declaration.StateOf(calls[ep.Dispatch].config)
 }
 
-// phased reports whether every call sends and receives in two kernels.
+// phased reports whether every call sends in one kernel and receives in another.
 func (c *candidate) phased() bool {
 	for op, k := range c.calls {
 		if len(k.launches) < 2 && (op == c.op || c.op == ep.Pair) {
@@ -148,7 +148,7 @@ func (c *candidate) load(r *rankSet) error {
 	return nil
 }
 
-// checkResident refuses a launch if the GPU cannot hold its blocks, for all ranks of the GPU, at once.
+// checkResident refuses a launch if a GPU cannot hold the blocks of all its ranks at the same time.
 func checkResident(r *rankSet, l declare.Launch, entries []cu.Function) error {
 	ranks := map[*gpu]int{}
 	for _, s := range r.local {

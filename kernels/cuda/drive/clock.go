@@ -41,7 +41,7 @@ func parseClock(word string) (clock string, stage int, err error) {
 	return clock, stage, nil
 }
 
-// stageDefines returns the macros that end spans at a stage.
+// stageDefines returns the macros with which a kernel ends its spans at a stage.
 func stageDefines(stage int) []string {
 	if stage == 0 {
 		return nil

@@ -14,7 +14,7 @@ type Drill struct {
 	Rank   int
 	Delay  time.Duration // sleep at the start of each kernel
 	Drop   int           // 1 + the expert whose signal is dropped; 0: none
-	Config string        // text in the key of faulty candidates
+	Config string        // only candidates whose key contains this text are faulty
 }
 
 // ParseDrill reads drop:RANK:EXPERT[:CONFIG] or delay:RANK:DURATION[:CONFIG].

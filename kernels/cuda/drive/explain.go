@@ -19,15 +19,15 @@ import (
 // explainCalls is the number of calls that a load replaces in a round.
 const explainCalls = 8
 
-// scratchBytes bounds the bytes that the loads of a round move.
+// scratchBytes is the largest number of bytes that the loads of a round move.
 const scratchBytes = 256 << 20
 
 // Explain implements kernels.Explainer. Each experiment replaces the calls by a load that takes one resource:
 //
-//   - SMs, by plan: nothing runs, and the product is planned for the SMs that the calls leave.
-//   - SMs, by blocks: blocks hold SMs for the time of a call alone.
+//   - SMs, by plan: only the product runs, planned for the SMs that the calls leave.
+//   - SMs, by blocks: blocks occupy SMs for as long as a call takes without the product.
 //   - bandwidth: a copy engine moves a call's bytes to the next rank, without SMs.
-//   - both: blocks hold SMs and move a call's bytes.
+//   - both: blocks occupy SMs and move a call's bytes.
 func (s *session) Explain(ctx context.Context, c ep.Config, rounds int) ([]kernels.Effect, error) {
 	if s.beside == nil || s.beside.of.Kind != ep.Gemm {
 		return nil, fmt.Errorf("beside: %q; an explanation needs gemm", s.problem.Beside)
@@ -119,7 +119,8 @@ func (x *experiments) scratchMemory() error {
 	return nil
 }
 
-// shared returns the bytes of shared memory that keep other blocks from the SM of a load's block.
+// shared returns how much shared memory a load's block takes, in bytes. It is so much that no other block fits on the
+// SM.
 func (x *experiments) shared() int {
 	least := x.ranks.local[0].gpu.shared
 	for _, s := range x.ranks.local {

@@ -9,7 +9,7 @@ import (
 	"gorgonia.org/cu"
 )
 
-// gather downloads pieces of a part. The next gather of this part overwrites them.
+// gather downloads pieces of a part of the heap. The next gather of the same part overwrites the returned pieces.
 func (r *rankSet) gather(rank int, part string, offsets []int, bytes int) ([][]byte, error) {
 	if len(offsets) == 0 {
 		return nil, nil

@@ -23,7 +23,7 @@ type groupSession struct {
 }
 
 // Prepare compiles on rank 0 first, because other ranks may share its cache. All ranks check their memory before any
-// rank allocates, because a later refusal would leave the others waiting.
+// rank allocates, because a rank that refuses later would leave the other ranks waiting.
 func (s *groupSession) Prepare(_ context.Context, c ep.Config) error {
 	units, err := candidateUnits(s.first.backend.machine, s.problem, c)
 	if err != nil {
@@ -86,8 +86,8 @@ func (s *groupSession) attempt(t task) ([]answer, error) {
 	return nil, err
 }
 
-// recover makes all memory usable after a failure. The ranks first wait for messages in flight, which could look like
-// later signals.
+// recover makes all memory usable after a failure. The ranks first wait for messages in flight, because such a message
+// could later be taken for a signal of another call.
 func (s *groupSession) recover() error {
 	if _, err := s.ask(task{Settle: true}); err != nil {
 		return err
@@ -135,7 +135,7 @@ func (s *groupSession) Probe(rank, token, k int) ([]uint16, error) {
 	return s.outputs.Probe(rank, token, k)
 }
 
-// Close does nothing if another session was opened since.
+// Close does nothing if a newer session is open.
 func (s *groupSession) Close() error {
 	if s.opened != s {
 		return nil

@@ -12,8 +12,8 @@ import (
 	"github.com/epbench/epbench/kernels/cuda/declare"
 )
 
-// upload copies the inputs to every rank. Every verification calls it, because a wrong kernel may have overwritten the
-// inputs.
+// upload copies the inputs to every rank. Every verification calls upload, because a wrong kernel may have overwritten
+// the inputs.
 func (s *session) upload() error {
 	if s.copies == nil {
 		s.copies = make([]cu.DevicePtr, len(s.ranks.local))
@@ -23,12 +23,12 @@ func (s *session) upload() error {
 		put = s.putActivation
 	}
 	return sideBySide(len(s.ranks.local), func(rank int) error {
-		// The streams of calls do not wait for copies.
+		// Synchronize waits for the copies, because the streams of calls do not.
 		return s.ranks.local[rank].gpu.do(func() error { return cmp.Or(put(rank), cu.Synchronize()) })
 	})
 }
 
-// putInputs copies the inputs to a rank. Call it on the GPU's thread; it does not wait.
+// putInputs copies the inputs to a rank. Call putInputs on the GPU's thread. It does not wait for the copies.
 func (s *session) putInputs(rank int) error {
 	in := s.workload.Ranks[s.workload.BatchRank(s.ranks.rankOf(rank))]
 	return cmp.Or(
@@ -59,7 +59,7 @@ func (s *session) putCast(rank int) error {
 	return cmp.Or(put(s.ranks, rank, declare.PartCast, of.payload), put(s.ranks, rank, declare.PartCastScales, of.scales))
 }
 
-// putTokens copies the tokens to a rank. It also keeps a copy on the GPU, which is faster to read again.
+// putTokens copies the tokens to a rank. It also keeps a copy on the GPU, from which later uploads are faster.
 func (s *session) putTokens(rank int) error {
 	data := s.tokens[rank]
 	if len(data) == 0 {
@@ -81,7 +81,7 @@ func (s *session) putTokens(rank int) error {
 	return copyOnGPU(rank, s.copies[rank], to, bytes)
 }
 
-// copyOnGPU copies within a GPU. Call it on the GPU's thread; it does not wait.
+// copyOnGPU copies within a GPU. Call copyOnGPU on the GPU's thread. It does not wait for the copy.
 func copyOnGPU(rank int, to, from cu.DevicePtr, bytes int64) error {
 	if err := cu.MemcpyDtoD(to, from, bytes); err != nil {
 		return fmt.Errorf("rank %d: copy inputs: %w", rank, err)

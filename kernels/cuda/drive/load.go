@@ -23,8 +23,8 @@ type syntheticLoad struct {
 	to     func(rank int) cu.DevicePtr
 }
 
-// write adds the load for call n. Each load moves other bytes, because the L2 cache may hold bytes that were moved
-// before.
+// write adds the load for call n. No two loads move the same bytes, because the L2 cache may hold bytes that an
+// earlier load has moved.
 func (l *syntheticLoad) write(w *writer, n int) {
 	at := cu.DevicePtr(n * l.bytes)
 	if l.engine {
@@ -40,7 +40,7 @@ func (l *syntheticLoad) write(w *writer, n int) {
 	}
 	threads := declare.MaxThreads
 	if l.bytes == 0 {
-		threads = declare.Warp // enough to hold an SM
+		threads = declare.Warp // enough to occupy an SM
 	}
 	w.kernel(l.entry, l.sms, threads, a).shared = C.uint32_t(l.shared)
 }

@@ -28,7 +28,8 @@ type reading struct {
 	notes []string  // reasons for low clocks
 }
 
-// readingAge is how long a reading is used again. A search takes about a thousand samples a second, and NVML is slow.
+// readingAge is the age up to which a reading is used again. NVML is slow, and a search takes about a thousand samples
+// a second.
 const readingAge = 20 * time.Millisecond
 
 func openMonitor(n *node) *monitor {
@@ -50,7 +51,7 @@ func openMonitor(n *node) *monitor {
 	return m
 }
 
-// returnText describes an NVML error. ErrorString would need the library.
+// returnText describes an NVML error. NVML's ErrorString needs NVML, which may be missing.
 func returnText(r nvml.Return) string {
 	if r == nvml.ERROR_LIBRARY_NOT_FOUND {
 		return "libnvidia-ml.so.1 not found"

@@ -32,7 +32,7 @@ type gpu struct {
 	staging pool[[]byte] // idle
 }
 
-// do runs f with the GPU's context current.
+// do makes the GPU's context current on a thread and runs f on this thread.
 func (g *gpu) do(f func() error) error {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
@@ -64,7 +64,8 @@ func (n *node) addModule(m *module) error {
 	return nil
 }
 
-// openGPUs opens GPU `only`, or all if it is negative. Every unit gets the macros `defines`.
+// openGPUs opens the GPU with the index `only`, or all GPUs if `only` is negative. Every unit gets the macros
+// `defines`.
 func openGPUs(defines []string, only int) (*node, error) {
 	count, err := cu.NumDevices()
 	if err != nil {
@@ -169,7 +170,7 @@ func (n *node) close() {
 	n.gpus = nil
 }
 
-// module is a unit on every GPU.
+// module is a compiled unit, loaded on every GPU. A unit is a source file with its macros.
 type module struct {
 	unit  sources.Unit
 	node  *node

@@ -27,8 +27,8 @@ func (s *session) readyProduct(ctx context.Context) error {
 	return nil
 }
 
-// choosePlan times the product alone with several plans, and keeps the fastest. Compared with a slower plan, a product
-// beside calls would seem to lose no time.
+// choosePlan measures the product alone with several plans, and keeps the fastest plan. With a slower plan, the product
+// alone would take longer, and the time that it loses beside calls would seem too short.
 func (s *session) choosePlan(ctx context.Context, b *products, taken []int) error {
 	all := s.ranks.local[0].gpu.sms
 	plans, times := []int{0}, []float64{}

@@ -23,15 +23,16 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// products holds the matrix products of cuBLASLt, one for each expert, or the copies that run beside a session's
-// calls. One pass is the work of all experts.
+// products holds the work that runs beside a session's calls. The work is either a matrix product of cuBLASLt for each
+// expert, or copies. One pass is the work of all experts. A plan is the way in which cuBLASLt computes a product on a
+// number of SMs.
 type products struct {
 	ranks     *rankSet
 	of        ep.Product
 	memory    []productMemory        // by rank
 	plans     map[int][]*C.EpProduct // by SMs (0: all), then rank
 	own       int                    // SMs of the fastest plan, 0 for all
-	chosen    bool                   // own is known
+	chosen    bool                   // `own` is known
 	batch     int                    // experts in a launch
 	share     int                    // launches beside one call, 0 if unknown
 	attention *products              // for attention; in decode steps only
@@ -48,7 +49,7 @@ const (
 	copyParts = 4
 )
 
-// workspaceBytes is NVIDIA's recommendation for sm_90.
+// workspaceBytes is the size of cuBLASLt's workspace that NVIDIA recommends for sm_90.
 const workspaceBytes = 32 << 20
 
 // cublasLtNames lists the files that are tried without EPBENCH_CUBLASLT.
@@ -103,7 +104,8 @@ func (s *session) openProducts() error {
 	return nil
 }
 
-// attentionOf returns a product for a layer's attention, whose projections have about 4 x hidden x hidden weights.
+// attentionOf returns a product that takes the place of a layer's attention. The projections of attention have about
+// 4 x hidden x hidden weights.
 func attentionOf(p ep.Problem, experts ep.Product) ep.Product {
 	q := ep.Product{Kind: ep.Gemm, M: max(p.Tokens, 1), N: 4 * p.Hidden, K: p.Hidden, DType: experts.DType, Groups: 1}
 	if q.DType == ep.FP8 {
@@ -218,7 +220,7 @@ func (p *products) fill() error {
 	return runOnce(code)
 }
 
-// plan replaces all plans by one for launches of `batch` experts on all SMs.
+// plan replaces all plans by a single plan, for launches of `batch` experts on all SMs.
 func (p *products) plan(batch int) error {
 	p.unplan()
 	p.batch, p.own, p.chosen = batch, 0, false

@@ -32,8 +32,8 @@ type program struct {
 	took   ep.RunTime   // host time of all runs
 }
 
-// queuedSteps is how many steps are queued without waiting. With a full queue, the thread would block while other
-// ranks wait for its next steps.
+// queuedSteps is the number of steps that are queued without waiting. If the driver's queue were full, the thread of a
+// rank would block, while other ranks wait for the next steps of this rank.
 const queuedSteps = 512
 
 // maxFold bounds the calls in a round, so that their readings fit in declare.ReadingWords.
@@ -47,10 +47,10 @@ type writer struct {
 	extra extras
 	out   []C.EpStep
 	used  int        // steps so far
-	last  C.uint32_t // latest kind on the calls' stream
+	last  C.uint32_t // kind of the latest step on the calls' stream
 }
 
-// extras holds what steps other than calls need.
+// extras holds the data for those steps that are not calls.
 type extras struct {
 	problem ep.Problem
 	expert  []cu.Function  // stand-in for the experts
@@ -162,7 +162,7 @@ func (w *writer) next(kind C.uint32_t) *C.EpStep {
 	return s
 }
 
-// aside moves the latest step to the side stream. `before` is the kind of the step before.
+// aside moves the latest step to the side stream. `before` is the kind of the step before the latest step.
 func (w *writer) aside(before C.uint32_t) {
 	w.out[w.used-1].flags |= C.EP_STEP_SIDE
 	w.last = before

@@ -36,7 +36,8 @@ type Rank struct {
 	session *session
 }
 
-// OpenRank opens this process's GPU and joins all ranks under one NVSHMEM id. Every rank must call it.
+// OpenRank opens this process's GPU and connects it with those of the other ranks. Every rank must call OpenRank with
+// the same NVSHMEM id.
 func OpenRank(o Options, at Place, l *shmem.Library, id shmem.ID) (*Rank, error) {
 	b, err := open(o, at.GPU)
 	if err != nil {
@@ -109,7 +110,8 @@ type facts struct {
 	Network string
 }
 
-// Follow performs rank 0's tasks until End. It calls `doing` with the name of each task, and with "" while it waits.
+// Follow performs the tasks that rank 0 sends, until the task End. It calls `doing` with the name of each task, and
+// with "" while it waits.
 func (r *Rank) Follow(link io.ReadWriter, doing func(string)) error {
 	in, out := gob.NewDecoder(link), gob.NewEncoder(link)
 	for {

@@ -43,8 +43,8 @@ type link struct {
 	out  *gob.Encoder
 }
 
-// Lead returns the backend of all ranks. `links` are the connections to rank 1, 2 and so on. All hosts need GPUs of
-// one kind.
+// Lead returns the backend of all ranks. `links` are the connections to rank 1, 2 and so on. All hosts must
+// have GPUs of the same kind.
 func (r *Rank) Lead(links []io.ReadWriter) (kernels.Backend, error) {
 	c := &rankGroup{first: r}
 	for i, l := range links {
@@ -60,8 +60,8 @@ func (r *Rank) Lead(links []io.ReadWriter) (kernels.Backend, error) {
 	return c, nil
 }
 
-// joined returns rank 0's machine with the GPUs of all ranks. Its link names the network, so that tables of other
-// networks do not match.
+// joined returns rank 0's machine with the GPUs of all ranks. The machine's Link names the network,
+// so that a table from another network does not match.
 func joined(all []answer, split bool) (ep.Machine, int, error) {
 	m, hosts := all[0].Facts.Machine, 1
 	for rank, a := range all[1:] {
@@ -112,8 +112,8 @@ func (l *link) exchange(t task) (a answer, err error) {
 	return a, nil
 }
 
-// rootFailure returns the failure that explains the others, or nil. Hangs come last, because another rank's failure
-// may have caused them.
+// rootFailure returns the failure that explains the others, or nil. It returns a hang only if
+// no rank has another failure, because that failure may have caused the hang.
 func rootFailure(all []answer, b *Backend) error {
 	for rank, a := range all {
 		if a.Status != "" && a.Status != ep.Hang {

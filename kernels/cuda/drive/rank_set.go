@@ -25,7 +25,7 @@ type localRank struct {
 	stream      cu.Stream
 	streams     C.EpStreams       // zero without a matrix product
 	fault       *C.EpFault        // host address of the fault record
-	faultDevice cu.DevicePtr      // its GPU address
+	faultDevice cu.DevicePtr      // GPU address of the fault record
 	arena       *arena            // nil before allocation
 	staging     map[string][]byte // host memory for gather, by part
 }
@@ -83,7 +83,7 @@ func newBareRankSet(n *node, ranks int, deadline time.Duration) (*rankSet, error
 	return r, nil
 }
 
-// loadSupport loads supportEntries from a unit. Kernels in `crossing` have names with the suffix.
+// loadSupport loads the kernels supportEntries from a unit. The names of those in `crossing` end with `suffix`.
 func (r *rankSet) loadSupport(u sources.Unit, suffix string) error {
 	m, err := r.node.load(u)
 	if err == nil {
@@ -246,7 +246,8 @@ func (r *rankSet) base(rank int) cu.DevicePtr {
 	return 0
 }
 
-// spare returns an arena's bytes beyond its heap. Launched ranks have none, because their layouts must agree.
+// spare returns the number of bytes in an arena that its heap does not use. Launched ranks have none, because their
+// heaps must have the same layout.
 func (r *rankSet) spare() int64 {
 	if r.world != nil {
 		return 0

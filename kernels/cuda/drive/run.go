@@ -15,7 +15,7 @@ import (
 // warmups is the number of first rounds that are not reported. They fill instruction caches and TLBs.
 const warmups = 2
 
-// longCall bounds the time of a call, in seconds. For longer calls one warm-up round is enough.
+// longCall is a time in seconds. For calls that take longer, one warm-up round is enough.
 const longCall = 500e-6
 
 func (s *session) Run(ctx context.Context, c ep.Config, spec kernels.RunSpec) (kernels.Rounds, error) {
@@ -88,7 +88,7 @@ func (s *session) program(k *candidate, beside arrangement, fold int) (*program,
 	return p, nil
 }
 
-// keptPrograms bounds the programs, whose graphs take memory on every GPU.
+// keptPrograms is the largest number of programs. Their graphs take memory on every GPU.
 const keptPrograms = 256
 
 // makeRoom frees all programs if there are too many. To free only the oldest would not help, because a search that runs
@@ -154,7 +154,7 @@ func (p *program) readings(ctx context.Context, rounds int, take func(round, ran
 	return nil
 }
 
-// slack is the time that a window of rounds may take beyond the deadlines.
+// slack is the time by which rounds that are queued together may exceed the deadlines.
 const slack = 5 * time.Second
 
 // run returns raw readings, [rank][round][word].

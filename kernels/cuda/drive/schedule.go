@@ -15,7 +15,7 @@ type stepKind int
 const (
 	stepAlign     stepKind = iota // wait for all ranks, 1 + n times
 	stepCall                      // number n of op
-	stepStamp                     // into slot n
+	stepStamp                     // time stamp into slot n
 	stepEvent                     // event n
 	stepFlush                     // overwrite the L2 cache
 	stepClear                     // clear n span readings
@@ -68,10 +68,10 @@ type schedule struct {
 	calls       map[ep.Op]int // calls of each op
 	secondCalls map[ep.Op]int // calls of the second micro-batch
 	sections    []*section    // for a matrix product
-	now         *section      // being added
+	now         *section      // section that is being added
 	yielding    int           // step.left of added products
 	apart       bool          // calls are timed one by one
-	current     int           // step.span of added calls
+	current     int           // step.span of the calls added next
 }
 
 // newSchedule returns the steps of one round. The time of a call is the time between two stamps, minus the time of the
@@ -81,7 +81,8 @@ type schedule struct {
 //	chain in mode cold:           flight, fold x (prepare, align, stamp, call, align, stamp, align, stamp)
 //	span, event:                  refill, flight, fold x (prepare, align, call with a reading around it)
 //
-// A chain of pairs has one alignment, at its end.
+// The functions refill, measureFlight and prepare add the steps of these names ("flight" is measureFlight). A chain of
+// pairs has one alignment, at its end.
 func newSchedule(t timing) *schedule {
 	s := &schedule{timing: t, calls: map[ep.Op]int{}, secondCalls: map[ep.Op]int{}, current: -1}
 	s.apart = t.mode == ep.Cold
@@ -107,7 +108,8 @@ func (s *schedule) align() { s.add(stepAlign, 0) }
 // flights is the number of alignments timed at a round's start. It must be even: see ep_align.
 const flights = 4
 
-// measureFlight measures how long a flag takes from rank to rank, so that ranks leave an alignment together.
+// measureFlight adds alignments that measure how long a flag takes from one rank to another. With this time, ranks
+// leave an alignment together.
 func (s *schedule) measureFlight() { s.add(stepAlign, flights) }
 
 func (s *schedule) stamp() {

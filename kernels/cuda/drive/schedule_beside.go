@@ -26,7 +26,7 @@ type arrangement struct {
 	load  bool // with the way `loaded`: a load runs too
 }
 
-// marks is the number of stamps of the product's progress.
+// marks is the number of time stamps that show the product's progress.
 const marks = 4
 
 // section holds the indices of the stamps of a round with a product.
@@ -174,9 +174,9 @@ func (s *schedule) overlappedCalls() {
 	s.add(stepJoin, 0)
 }
 
-// phasedCalls adds timed calls in phases, with alignments. Then it adds the same number of alignments without calls, to
-// subtract their time. Last it adds one call with stamps around each phase. The timed calls have no such stamps,
-// because a stamp takes as long as some phases.
+// phasedCalls adds timed calls in phases, with alignments. Then it adds the same number of alignments without calls.
+// The time of these alignments is subtracted. Last it adds one call with stamps around each phase. The timed calls have
+// no such stamps, because a stamp takes as long as some phases.
 func (s *schedule) phasedCalls() {
 	s.align()
 	s.now.begin = s.began()

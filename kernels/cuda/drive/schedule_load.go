@@ -1,7 +1,7 @@
 package drive
 
-// loaded adds the product alone, and then the product beside loads or with a plan for fewer SMs. Both are in one round,
-// because clock rates drift within a second.
+// loaded adds the product alone, and then the product beside loads or with a plan for fewer SMs. Both runs of the
+// product are in the same round, because clock rates drift within a second.
 func (s *schedule) loaded() {
 	s.now = &section{calls: s.fold}
 	s.sections = append(s.sections, s.now)
@@ -19,7 +19,7 @@ func (s *schedule) loaded() {
 	s.add(stepJoin, 0)
 }
 
-// doneAt returns the share of the product that is done at a time, interpolated between marks.
+// doneAt returns the share of the product that is done at the time `at`. It interpolates between marks.
 func (c productStamps) doneAt(r []uint64, at uint64) float64 {
 	before, share := r[c.start], 0.0
 	for i, done := range c.share {

@@ -30,7 +30,7 @@ type session struct {
 	workload   *workloads.Workload
 	problem    ep.Problem
 	tokens     [][]uint16     // by rank; input rows of an activation
-	copies     []cu.DevicePtr // GPU address by rank, 0 for none
+	copies     []cu.DevicePtr // GPU address of a copy of the tokens, by rank; 0 for none
 	oracle     *ref.Oracle
 	cast       []castTokens // FP8 by rank; nil until needed
 	outputs    *ref.Remote
@@ -164,7 +164,8 @@ func (s *session) partsWith(of declare.State) []declare.Region {
 	return parts
 }
 
-// addState makes a new heap with a further state. It drops all programs, which point into the old heap.
+// addState makes a new heap with a further state. It drops all programs, because they point
+// into the old heap.
 func (s *session) addState(of declare.State) error {
 	if s.hasState(of) {
 		return nil

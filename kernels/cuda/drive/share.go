@@ -20,8 +20,9 @@ func checkHeld(of ep.Product, seconds float64, deadline time.Duration) error {
 	return nil
 }
 
-// shareOf divides `share` passes over a product's groups (experts) into launches. It returns the groups of a launch
-// and the number of launches, which is at least `least`. `passes` is the number of launches in the timed pass.
+// shareOf divides the product beside one call into launches. The product beside a call is `share` passes over all
+// groups, one for each expert. `passes` is the number of launches in the pass that was timed. shareOf returns how many
+// groups a launch computes, and the number of launches, which is at least `least`.
 func shareOf(share float64, groups, passes, least int) (batch, launches int) {
 	if passes > 1 || groups == 1 { // copies, or a single product
 		return groups, max(least, int(math.Ceil(share*float64(passes))))
@@ -42,10 +43,11 @@ func rounded(n int) int {
 
 var takenSMs = []int{16, 32, 48, 64}
 
-// planMargin is the relative gain with which a plan beats the first plan. Times vary by 0.4 %.
+// planMargin is the relative gain that a plan must have over the first plan, because times vary by 0.4 %.
 const planMargin = 0.01
 
-// fastestPlan returns the index of the fastest plan. Other plans must beat the first by planMargin.
+// fastestPlan returns the index of the fastest plan. Each other plan must be faster than the first by
+// planMargin.
 func fastestPlan(seconds []float64) (best int) {
 	bar := seconds[0] * (1 - planMargin)
 	for i, t := range seconds {
@@ -56,9 +58,9 @@ func fastestPlan(seconds []float64) (best int) {
 	return best
 }
 
-// planBeside returns how many SMs the product's plan uses while calls run; 0 means all. Without calls, it uses
-// `own` SMs. The calls leave `left` SMs. A plan for more than `own` SMs can be slower, and calls would then seem too
-// expensive.
+// planBeside returns how many SMs the product's plan uses while calls run; 0 means all. Without calls, the
+// fastest plan uses `own` SMs. The calls leave `left` SMs. A plan for more than `own` SMs can be slower than the plan
+// for `own` SMs. Then calls would seem too expensive.
 func planBeside(own, left int) int {
 	if left == 0 || 0 < own && own <= left {
 		return own

@@ -3,7 +3,7 @@
 package drive
 
 // This file includes the C code of native/shim, because Go compiles only C files of a package's folder. Go does not
-// notice their changes, so native/cuda.mk passes their hash in CGO_CFLAGS.
+// notice changes in native/shim, so native/cuda.mk passes a hash of the folder in CGO_CFLAGS.
 
 /*
 #cgo CFLAGS: -std=gnu11 -O2 -I${SRCDIR}/../../../native/include -I${SRCDIR}/../../../native/shim
@@ -102,7 +102,7 @@ func newCSteps(n, count int) *cSteps {
 	return c
 }
 
-// setEvents gives rank i its events: start, end, start, end.
+// setEvents sets the events of rank i. They alternate between the start and the end of a call.
 func (c *cSteps) setEvents(i int, events []cu.Event) {
 	p := (*C.uint64_t)(C.calloc(C.size_t(len(events)+1), 8))
 	slots := unsafe.Slice(p, len(events))
@@ -140,7 +140,7 @@ func (c *cSteps) free() {
 	c.ranks, c.steps = nil, nil
 }
 
-// progress returns each rank's finished rounds, also while c runs.
+// progress returns each rank's number of finished rounds. It may be called while c runs.
 func (c *cSteps) progress() []int {
 	out := make([]int, len(c.ranks))
 	for i := range c.ranks {

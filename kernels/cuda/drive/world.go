@@ -88,7 +88,7 @@ func (w *world) idle() int64 {
 	return w.heap.bytes
 }
 
-// joinWorld writes the heap addresses of this host's ranks, for hosts/transport.cuh.
+// joinWorld writes the heap addresses of this host's ranks to the table that hosts/transport.cuh reads.
 func (r *rankSet) joinWorld() error {
 	w := r.world
 	if w == nil || r.heap.Offset[declare.PartWorld] == 0 {

@@ -27,7 +27,7 @@ type Linker struct {
 type Part struct {
 	Name    string
 	Data    []byte
-	Library bool // host objects with device code
+	Library bool // an archive of host objects that contain device code
 }
 
 // OpenLinker loads libnvJitLink from a folder or from the system. Its error lists what was tried.
@@ -76,7 +76,8 @@ func (l *Linker) load(path string) string {
 // Version returns the version, such as 13.0. NVRTC must not be newer.
 func (l *Linker) Version() string { return l.version }
 
-// Link links parts for an architecture such as sm_90a. The log tells each kernel's registers.
+// Link links parts for an architecture such as sm_90a. The log says how many registers each kernel
+// uses.
 func (l *Linker) Link(arch string, parts []Part) (cubin []byte, log string, err error) {
 	runtime.LockOSThread() // a link must stay on one thread
 	defer runtime.UnlockOSThread()

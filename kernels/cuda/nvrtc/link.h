@@ -32,7 +32,7 @@ int ep_jitlink_create(const EpJitLink *l, void **handle, unsigned options, const
 int ep_jitlink_add(const EpJitLink *l, void *handle, int kind, const void *data, size_t bytes, const char *name);
 int ep_jitlink_complete(const EpJitLink *l, void *handle);
 void ep_jitlink_destroy(const EpJitLink *l, void *handle);
-/* Return the error log, each kernel's registers, or the binary, in a buffer that the caller frees. */
+/* Return the error log, the number of registers of each kernel, or the binary, in a buffer that the caller frees. */
 int ep_jitlink_log(const EpJitLink *l, void *handle, char **text, size_t *bytes);
 int ep_jitlink_info(const EpJitLink *l, void *handle, char **text, size_t *bytes);
 int ep_jitlink_cubin(const EpJitLink *l, void *handle, char **data, size_t *bytes);

@@ -22,7 +22,7 @@ typedef struct EpNvrtc {
 /* Loads the library by path or soname. Returns null, or an error text that is valid until the next call. */
 const char *ep_nvrtc_load(EpNvrtc *n, const char *path);
 
-/* Loads libnvrtc-builtins from a path, because libnvrtc looks only on the library path. Returns null
+/* Loads libnvrtc-builtins from a path. libnvrtc itself looks for it only on the library path. Returns null
  * or an error text. */
 const char *ep_nvrtc_preload(const char *path);
 

@@ -16,7 +16,7 @@ import (
 	"unsafe"
 )
 
-// Env is the environment variable of the folder where Open looks first.
+// Env is the environment variable that holds the folder in which Open looks first.
 const Env = "EPBENCH_NVRTC"
 
 var sonames = []string{"libnvrtc.so.13", "libnvrtc.so.12", "libnvrtc.so"}
@@ -90,7 +90,7 @@ func existing(dir string) []string {
 	return out
 }
 
-// load returns "" or why it failed. libnvrtc-builtins must be loaded first.
+// load returns "" for success, or the reason of the failure. libnvrtc-builtins must be loaded first.
 func (l *Library) load(path string) string {
 	if dir := filepath.Dir(path); dir != "." {
 		builtins, _ := filepath.Glob(filepath.Join(dir, "libnvrtc-builtins.so.*"))

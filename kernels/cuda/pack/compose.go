@@ -21,7 +21,8 @@ type half struct {
 	why    string
 }
 
-// join makes a pair if d and c use different memory. It replaces d or c, or takes the nearest row for pairs.
+// join makes a pair of d and c, whose kernels use different memory. It replaces d or c by a config that fits the other
+// one, or it takes the nearest row for pairs.
 func (v *resolver) join(tokens int, d, c half) (Run, error) {
 	dFor, dErr := v.dispatchFor(c.config, tokens)
 	cFor, cErr := v.combineFor(d.config, tokens)
@@ -56,7 +57,7 @@ func took(r *table.Row, tokens int) float64 {
 	return r.Evidence.Median * float64(tokens) / float64(max(at, 1))
 }
 
-// nearest returns the row of an op nearest to `tokens` that is legal and that `fits` accepts.
+// nearest returns the row of an op that is nearest to `tokens`. The row must be legal, and `fits` must accept it.
 func (v *resolver) nearest(op ep.Op, tokens int, fits func(ep.Config) bool) (h half, ok bool) {
 	best := math.Inf(1)
 	for _, r := range v.runs[op] {
@@ -121,8 +122,8 @@ func (v *resolver) elsewhere(tokens int) (Pair, error) {
 	return Pair{h.config, c.config}, err
 }
 
-// localDefault returns a dispatch whose output rows no other rank writes. The first config, of Modular's MAX, needs
-// far more memory, so localDefault prefers another memory layout.
+// localDefault returns a dispatch whose output rows no other rank writes. The first such
+// dispatch comes from Modular's MAX and needs far more memory. So localDefault prefers one with another memory layout.
 func (v *resolver) localDefault(tokens int) (out ep.Config, err error) {
 	first := ""
 	for _, k := range kernels.For(v.all, v.at(ep.Dispatch, tokens)) {

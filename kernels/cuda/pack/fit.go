@@ -20,7 +20,8 @@ type sizing struct {
 
 func (s sizing) heap(inFlight int) int64 { return s.around + int64(inFlight)*s.slot }
 
-// Tokens returns the largest of fitCounts that fits into `bytes`, and its memory. It returns 0 if none fits.
+// Tokens returns the largest count in fitCounts with which a pack's memory fits into `bytes`, and the size of this
+// memory. It returns 0 if no count fits.
 func (f *Fitter) Tokens(bytes int64, inFlight int) (tokens int, heap int64, err error) {
 	if err := f.sizing(fitCounts[0]).err; err != nil {
 		return 0, 0, err
@@ -62,7 +63,8 @@ var fitCounts = func() (out []int) {
 	return out
 }()
 
-// Beyond returns why no pack can have the next larger count, or nil.
+// Beyond returns the reason why no pack can have the next count in fitCounts after `tokens`. It returns nil if a pack
+// can.
 func (f *Fitter) Beyond(tokens int) error {
 	i, _ := slices.BinarySearch(fitCounts, tokens+1)
 	if i == len(fitCounts) {

@@ -55,7 +55,7 @@ type header struct {
 	Version     uint32
 	HeaderBytes uint32
 	FileBytes   uint64
-	Digest      [32]byte // SHA-256 of all bytes after it
+	Digest      [32]byte // SHA-256 of all bytes after this field
 	ABI         [32]byte // SHA-256 of the string at Kernels
 	Evidence    [32]byte // SHA-256 of table ids
 	Arch        [16]byte
@@ -78,7 +78,8 @@ type header struct {
 	Sections    [sections]section
 }
 
-// hostsHeader follows the header if there are several nodes. HeaderBytes includes its bytes.
+// hostsHeader follows the header if there are several nodes. HeaderBytes counts
+// both headers.
 type hostsHeader struct {
 	Nodes   uint32
 	Network [3]uint32 // NVSHMEM's version
@@ -110,7 +111,7 @@ type stateRecord struct {
 type regionRecord struct {
 	Bytes  uint64
 	Fill   uint8
-	Halves uint8  // 1: the regions of one Area have one middle address; 0: one start
+	Halves uint8  // 1: all regions of an Area have the same middle address; 0: the same start
 	Area   uint16 // regions with equal Area share memory; 0: none
 	Name   uint32
 }

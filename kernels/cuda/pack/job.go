@@ -49,7 +49,7 @@ func CompileWith(program, arch string, units []sources.Unit) (out Compiled, err 
 	return out, nil
 }
 
-// compiler is *compile.Compiler, whose package needs libnvrtc.
+// compiler is implemented by *compile.Compiler. This package does not import package compile, which needs libnvrtc.
 type compiler interface {
 	CompileAll(units ...sources.Unit) ([][]byte, error)
 	NetworkVersion() (string, error)

@@ -45,8 +45,8 @@ type Answer struct {
 	Hi        int      `json:"hi"`
 	Dispatch  string   `json:"dispatch"` // ep.Config.Key
 	Combine   string   `json:"combine"`
-	Elsewhere string   `json:"elsewhere,omitempty"` // outside the symmetric heap
-	Uncovered bool     `json:"uncovered,omitempty"` // no row: the default
+	Elsewhere string   `json:"elsewhere,omitempty"` // pair for outputs outside the symmetric heap
+	Uncovered bool     `json:"uncovered,omitempty"` // no table row; the configs are defaults
 	Certified bool     `json:"certified"`           // rows of this build and kind of machine
 	Text      string   `json:"text"`
 	Medians   []Median `json:"rows,omitempty"`

@@ -12,7 +12,8 @@ const heapAlign = 256
 
 func aligned(n uint64) uint64 { return (n + heapAlign - 1) / heapAlign * heapAlign }
 
-// HeapBytes returns a rank's bytes of device memory for calls in flight. No dtypes means all dtypes.
+// HeapBytes returns the device memory in bytes that a rank needs for `inFlight` calls at a time. If no dtype is given,
+// all dtypes count.
 func (p *Pack) HeapBytes(inFlight int, dtypes ...ep.DType) int64 {
 	chosen := make([]bool, len(p.dtypes))
 	for i, d := range p.DTypes {
@@ -112,7 +113,7 @@ func (p *Pack) idBytes() uint64 {
 	return 0 // kernels read the caller's ids
 }
 
-// shared lists the memory of states, and counts common memory once.
+// shared lists the memory of the states, which all calls share. Memory that several states have in common counts once.
 func (p *Pack) shared(chosen []bool) (out []Area) {
 	areas, numbers := map[uint16]int{}, map[[2]uint16]bool{}
 	for _, s := range p.states {

@@ -122,7 +122,7 @@ func (p *Pack) text(at uint32) string {
 	return word
 }
 
-// abi returns the builds of the kernels. Old packs have one hash.
+// abi returns the builds of the kernels. Old packs have a single hash for all kernels.
 func (p *Pack) abi() (ep.ABI, error) {
 	if p.head.Kernels == 0 {
 		return ep.ABI(hex.EncodeToString(p.head.ABI[:])), nil

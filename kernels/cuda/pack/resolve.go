@@ -17,7 +17,8 @@ type Request struct {
 	DTypes  []ep.DType // the first is the default
 	Raw     bool       // callers pass fp8 tokens
 	Reduced bool       // also pack reduced precision
-	// Survivors makes kernels continue without a lost rank: on one host, in layouts masked, rank and rank:packed.
+	// Survivors makes kernels continue without a lost rank. It needs a single host and layout masked, rank or
+	// rank:packed.
 	Survivors bool
 	MaxSMs    int // 0: no bound
 	Machine   ep.Machine
@@ -28,7 +29,8 @@ type Request struct {
 	// OtherMachines accepts table rows of other GPUs with the same architecture and link.
 	OtherMachines bool
 
-	// Only replaces the tables by one dispatch and one combine. Problem.Tokens bounds their tokens; 0 means no bound.
+	// Only replaces the tables by one dispatch and one combine. Problem.Tokens is the largest token count
+	// for which these two may run; 0 means no bound.
 	Only *[2]ep.Config
 }
 
@@ -186,7 +188,8 @@ func (v *resolver) answer(purpose ep.Op) ([]Run, error) {
 	return out, nil
 }
 
-// steady returns the largest count up to `hi` with the answer of `lo`. Defaults change at most once in between.
+// steady returns the largest count up to `hi` that has the same answer as `lo`. Between these counts, defaults change
+// at most once.
 func (v *resolver) steady(purpose ep.Op, run Run, lo, hi int) (int, error) {
 	alike := func(tokens int) (bool, error) {
 		other, err := v.answerAt(purpose, tokens)
@@ -247,7 +250,7 @@ func (v *resolver) answerAt(purpose ep.Op, tokens int) (run Run, err error) {
 	return run, err
 }
 
-// withInput adds input=fp8 if the callers cast the tokens.
+// withInput adds input=fp8 if the callers convert the tokens to FP8.
 func (v *resolver) withInput(c ep.Config) ep.Config {
 	if v.raw() && declare.MayTakeCast(c) {
 		return c.With("input", "fp8")
@@ -257,7 +260,7 @@ func (v *resolver) withInput(c ep.Config) ep.Config {
 
 func (v *resolver) raw() bool { return v.request.Raw && v.problem.Dispatch == ep.FP8 }
 
-// takes reports whether a dispatch takes the callers' tokens.
+// takes reports whether a dispatch takes tokens in the dtype of the callers.
 func (v *resolver) takes(dispatch ep.Config) bool {
 	if v.raw() {
 		return declare.MayTakeCast(dispatch)

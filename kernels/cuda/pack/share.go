@@ -26,8 +26,8 @@ func (b *builder) area(s declare.CallSpec, r declare.Region) uint16 {
 	return b.group("area", s.State+"."+r.Name)
 }
 
-// numbers returns two numbers of call counters, for dispatch and for combine. States with the same number count their
-// calls together. 0 stands for a counter of its own.
+// numbers returns the number of a state's call counter for dispatch, and of its call counter for combine. States with
+// the same number share a counter. 0 means that the state has a counter for itself.
 func (b *builder) numbers(s declare.CallSpec) (out [2]uint16) {
 	if s.AnyDType {
 		out[0] = b.group("numbers", string(ep.Dispatch)+" "+s.State)

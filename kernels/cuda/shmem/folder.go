@@ -8,7 +8,8 @@ import (
 	"strings"
 )
 
-// Env names the environment variable with the path of the NVSHMEM folder. `make cuda-deps NVSHMEM=1` makes it.
+// Env is the environment variable that holds the path of the NVSHMEM folder. `make cuda-deps NVSHMEM=1` makes the
+// folder.
 const Env = "EPBENCH_NVSHMEM"
 
 var errMissing = errors.New("no NVSHMEM: run make cuda-deps NVSHMEM=1 and set " + Env + " to .cuda/nvshmem, or copy that folder to nvshmem beside this program")
@@ -30,7 +31,7 @@ func Folder() (string, error) {
 	return "", errMissing
 }
 
-// Version returns a folder's version, such as 3.8.0.
+// Version returns the version of the NVSHMEM in a folder, such as 3.8.0.
 func Version(folder string) (string, error) {
 	text, err := os.ReadFile(filepath.Join(folder, "VERSION"))
 	return strings.TrimSpace(string(text)), err

@@ -35,7 +35,8 @@ type Library struct{ c C.EpShmem }
 
 const hostLibrary = C.EP_SHMEM_LIBRARY
 
-// Open loads the host library of Folder. Its version must be that of the device library.
+// Open loads the host library of Folder. The host library and the device library must have the same
+// version.
 func Open() (*Library, error) {
 	dir, err := Folder()
 	if err != nil {
@@ -70,7 +71,7 @@ func (l *Library) NewID() (id ID, err error) {
 	return *(*ID)(unsafe.Pointer(&c)), nil
 }
 
-// Join makes this process a rank of the group. It is collective.
+// Join makes this process a rank of the group. It is collective: all ranks must call it.
 func (l *Library) Join(id ID, rank, ranks int) error {
 	c := *(*C.EpShmemID)(unsafe.Pointer(&id))
 	if r := C.ep_shmem_join(&l.c, &c, C.int(rank), C.int(ranks)); r != 0 {
@@ -86,7 +87,7 @@ func transportHint() string {
 	return "; this host has no InfiniBand device: set NVSHMEM_REMOTE_TRANSPORT=none if all ranks are on one host"
 }
 
-// Alloc allocates symmetric memory. It is collective, with the same bytes on all ranks.
+// Alloc allocates symmetric memory. It is collective. All ranks must pass the same number of bytes.
 func (l *Library) Alloc(bytes int64) (uint64, error) {
 	p := C.alloc(&l.c, C.size_t(bytes))
 	if p == 0 {
@@ -98,7 +99,7 @@ func (l *Library) Alloc(bytes int64) (uint64, error) {
 // Free gives memory back. It is collective.
 func (l *Library) Free(p uint64) { C.give(&l.c, C.uint64_t(p)) }
 
-// Peer returns this GPU's address of another rank's memory, or 0.
+// Peer returns the address at which this GPU reaches the memory of another rank. It returns 0 if there is none.
 func (l *Library) Peer(p uint64, rank int) uint64 {
 	return uint64(C.peer(&l.c, C.uint64_t(p), C.int(rank)))
 }
@@ -111,7 +112,7 @@ func (l *Library) AddModule(module uint64) error {
 	return nil
 }
 
-// Quiet queues a wait for all sent data on the default stream. The caller must synchronize afterwards.
+// Quiet adds to the default stream a wait until all sent data has arrived. The caller must synchronize afterwards.
 func (l *Library) Quiet() { C.quiet(&l.c) }
 
 func (id ID) Text() string { return hex.EncodeToString(id[:]) }

@@ -29,7 +29,8 @@ func (u Unit) Surviving() Unit {
 // RoundBlocks is the largest number of blocks of a kernel in a pack.
 const RoundBlocks = 192
 
-// Packed returns u with the macro EP_OWN_ROUNDS, with which the device counts calls. Packs need it.
+// Packed returns u with the macro EP_OWN_ROUNDS, with which the device counts calls. Packs need this
+// macro.
 func (u Unit) Packed() Unit {
 	u.Defines = append(slices.Clip(u.Defines), fmt.Sprintf("EP_OWN_ROUNDS=%d", RoundBlocks))
 	return u
@@ -103,8 +104,8 @@ func ArchName(m ep.Machine) (string, error) {
 	return ArchOf(n/10, n%10), nil
 }
 
-// ArchOf returns the compiler's name of a compute capability. From 9.0 on its suffix a allows architecture-specific
-// instructions.
+// ArchOf returns the compiler's name of a compute capability. From 9.0 on, the name ends with the
+// letter a, which allows architecture-specific instructions.
 func ArchOf(major, minor int) string {
 	if major >= 9 {
 		return fmt.Sprintf("sm_%d%da", major, minor)

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Installs the wheels in DIST into a fresh environment and uses them there: a sweep, the notebook, a pack. FOLDER
-# holds libnvrtc.
+# Installs the wheels of the folder DIST into a fresh Python environment. There it runs a sweep and the notebook, and
+# makes a pack. FOLDER contains libnvrtc.
 set -euo pipefail
 [ $# = 2 ] || { echo "usage: $0 DIST FOLDER"; exit 2; }
 repository=$(cd "$(dirname "$0")/../.." && pwd)
@@ -22,5 +22,5 @@ clean epbench sweep -o run --budget 10 --op dispatch --tokens 1 --routing unifor
 clean python "$repository/native/python/epbench/tests/notebook.py" "$repository/examples/notebook.ipynb"
 clean epbench pack --embedded --layout masked --model deepseek-v3 --ranks 2 --max-tokens 8 --dtype bf16 -o decode.pack > pack.txt
 clean python -m epcomm show decode.pack
-test -f "$packages/epcomm/libepcomm_native.so" # cannot be loaded without PyTorch
+test -f "$packages/epcomm/libepcomm_native.so" # only its presence is tested, because it needs PyTorch
 echo "wheels: a sweep, a look-up, the notebook and a pack work in a fresh environment"

@@ -2,10 +2,10 @@
 
     python without_cuda.py [FOLDER]
 
-PyPI's PyTorch for x86-64 needs 13 libraries of CUDA, 3 GB, before it can be imported. So this program writes
-libraries of the same names into FOLDER (default: torch/lib of this Python's PyTorch), where PyTorch looks first. Each
-of their functions returns cudaErrorNoDevice. It refuses to replace libraries that already exist. It needs cc, nm and
-readelf."""
+PyTorch from PyPI for x86-64 loads 13 CUDA libraries of 3 GB when it is imported. This program writes libraries of the
+same names, whose functions all return cudaErrorNoDevice. By default it writes them to PyTorch's folder torch/lib,
+where PyTorch looks first; FOLDER names another folder. The program replaces no library that already exists. It needs
+cc, nm and readelf."""
 
 import glob
 import importlib.util
@@ -15,7 +15,7 @@ import subprocess
 import sys
 
 NO_DEVICE = 100  # cudaErrorNoDevice, also CUDA_ERROR_NO_DEVICE
-# NVSHMEM does not name its symbol version after the library.
+# In most CUDA libraries, the version of the symbols has the library's name. NVSHMEM's library is an exception.
 VERSIONS = {"libnvshmem_host.so.3": "NVSHMEM"}
 PREFIXES = {"libnccl": "nccl", "libcufile": "cuFile", "libcusparseLt": "cusparseLt", "libcurand": "curand"}
 CUDA = re.compile(r"NEEDED.*\[(lib(?:cu|nccl|nvshmem)\w*\.so[.\d]*)\]")
@@ -33,11 +33,11 @@ def needed(libraries):
         for line in output("nm", "-D", "--undefined-only", path).splitlines():
             name, _, version = line.split()[-1].partition("@")
             functions.setdefault(version.lstrip("@"), set()).add(name)
-    return names - {"libcuda.so.1"}, functions  # the emulated driver is libcuda.so.1
+    return names - {"libcuda.so.1"}, functions  # the repository has an emulated libcuda.so.1
 
 
 def stand_in(name, functions, folder):
-    """Writes the library `name` with its functions."""
+    """Writes a library `name` with the functions that PyTorch needs from it."""
     version = VERSIONS.get(name, name)
     wanted, script = functions.get(version, set()), f"{version} {{ *; }};"
     if not wanted:

@@ -5,12 +5,12 @@
     python3 native/python/search/compare.py RECORDINGS [--replays 20] [--budgets 25,50,100,200,400]
 
 RECORDINGS is a directory of files NAME.rounds.gz, which `epbench replay save` writes. For each space and budget,
-epbench replays its default strategy. The strategy does not start from configs that earlier runs found. Each other tuner
-gets the wall time of this search. The other tuners are Kernel Tuner in its simulation mode and Optuna's TPE. Kernel
-Tuner gets the mean of seven samples of a config, TPE the median of three samples. This program fits a time to each
-config and an effect to each round. All tuners see the same fitted times, and noise drawn from the residuals of the
-fit. The program prints each tuner's mean regret in per cent: how much slower its choice is than the best config of
-the space, by fitted times.
+epbench replays its default strategy, without configs from earlier runs as starting points. The tuners that are
+compared with it are Kernel Tuner in its simulation mode and Optuna's TPE. They may search for as long as epbench's
+search took. For a config Kernel Tuner gets the mean of seven samples, and TPE gets the median of three samples. This
+program fits a time to each config and an effect to each round. All tuners see the fitted times plus noise, which is
+drawn from the residuals of the fit. The program prints each tuner's mean regret in per cent: how much slower the
+chosen config is than the best config of the space. It compares fitted times.
 """
 
 import argparse
@@ -27,14 +27,14 @@ import numpy as np
 KERNEL_TUNER = ["random_sample", "greedy_ils", "simulated_annealing", "genetic_algorithm", "hybrid_vndx", "adaptive_tabu_greywolf", "bayes_opt"]
 KERNEL_TUNER_SAMPLES = 7
 TPE_SAMPLES = 3
-# If the budget allows at least this fraction of the points, all points are measured, and the tuner is not called: some
-# tuners would draw known points without end.
+# If the budget allows at least this fraction of all points, the program measures every point and does not call the
+# tuner. Near the end of a space, some tuners would draw points that they know already, forever.
 NEARLY_ALL = 0.9
 
 
 class Space:
-    """A recorded space: configs, their fitted times in seconds, the residuals, and the pace (seconds for a config and
-    for a sample)."""
+    """A recorded search space: its configs, their fitted times in seconds, and the residuals of the fit. `pace` says
+    how many seconds the measurement took for each config and for each sample."""
 
     def __init__(self, path):
         with gzip.open(path, "rt") as f:
@@ -48,7 +48,8 @@ class Space:
         self._places()
 
     def _fit(self):
-        """Fits log(time) = effect of the config + effect of the round by medians, as function Polish of tune/stat."""
+        """Splits the logarithm of each time into an effect of the config, an effect of the round and a residual. It
+        uses medians, like function Polish of tune/stat."""
         item, turn, log = [], [], []
         for i, p in enumerate(self.points):
             for stretch in p["rounds"]:
@@ -66,7 +67,7 @@ class Space:
         self.residuals = log - times[item] - rounds[turn]
 
     def _places(self):
-        """Describes each point as (kernel, index of each value)."""
+        """Describes each point by indices: of its kernel, and of each parameter's value."""
         kernels, axes = [], {}
         for p in self.points:
             c = p["config"]
@@ -125,7 +126,8 @@ def _number(value):
 
 
 def ours(binary, space, budgets, replays):
-    """Returns {budget: (regret, p95, seconds)} of epbench's default strategy."""
+    """Returns {budget: (mean regret, 95th percentile of the regret, seconds of a search)} for epbench's default
+    strategy."""
     out = subprocess.run(
         [binary, "replay", space.path, "--starts", "none", "--budget", ",".join(map(str, budgets)), "--replays", str(replays), "--format", "csv"],
         check=True, capture_output=True, text=True).stdout.splitlines()
@@ -161,7 +163,7 @@ def tpe(space, rng, evaluations):
         return seen[point]
 
     study = optuna.create_study(sampler=optuna.samplers.TPESampler(seed=int(rng.integers(1 << 31))))
-    for _ in range(8 * evaluations):  # an absent or repeated point is no evaluation
+    for _ in range(8 * evaluations):  # absent and repeated points do not count, so allow more trials
         if len(seen) >= evaluations:
             break
         study.optimize(objective, n_trials=1)
@@ -228,7 +230,7 @@ def main():
                 if got:
                     figures.append((space.name, b, s, float(np.mean(got))))
             print("# %s %d done" % (space.name, b), flush=True)
-            if args.json:  # in case the program is interrupted
+            if args.json:  # written now, because the program may be interrupted later
                 with open(args.json, "w") as f:
                     json.dump(figures, f)
     print("| strategy | " + " | ".join("%d" % b for b in budgets) + " |\n| --- |" + " ---: |" * len(budgets))

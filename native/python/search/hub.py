@@ -5,12 +5,13 @@
     python3 native/python/search/hub.py measure benchmark_hub -o testdata/archive/hub-2026-11-27
     python3 native/python/search/hub.py summary -o testdata/archive/hub-2026-11-27
 
-For every strategy, `epbench replay` measures the configs that the strategy asks for. A measured time has noise drawn
-from the config's recorded runs. All strategies choose the winner in the same way. There are two kinds of budgets:
-a number of distinct configs (losses), and a modelled time (scores). Within this time, random search would come close
-to the best config. `measure` writes OUT-losses.csv and OUT-scores.csv, and skips searches that these files hold.
-`summary` reads them and writes OUT-spaces.csv, OUT-budgets.csv and OUT-time.csv, from which docs/search-hub.md is
-made."""
+For every strategy, `epbench replay` measures the configs that the strategy asks for. A measured time has noise, which
+is drawn from the config's recorded runs. epbench chooses each strategy's winner by the same rule. A search has one of
+two kinds of budgets. With the first, it may measure a number of distinct configs, and its loss is recorded. With the
+second, it has a modelled time, in which random search would come close to the best config, and its score is recorded.
+`measure` writes OUT-losses.csv and OUT-scores.csv. It skips searches whose results these files have already.
+`summary` reads both files and writes OUT-spaces.csv, OUT-budgets.csv and OUT-time.csv. docs/search-hub.md shows these
+three tables."""
 
 import argparse
 import collections
@@ -35,7 +36,7 @@ SPACES = (
 )
 OWN = ["auto", "race"]
 KERNEL_TUNER = ["random_sample", "genetic_algorithm", "pso", "diff_evo", "basinhopping", "simulated_annealing", "greedy_ils", "mls", "hybrid_vndx", "bayes_opt"]
-# bayes_opt would take half a minute and more for a larger search.
+# With larger budgets, each search with bayes_opt would take more than half a minute.
 SLOW, SLOW_BUDGETS = "bayes_opt", (25, 50)
 BUDGETS = (25, 50, 100, 200)
 SEED = 20261126
@@ -44,7 +45,7 @@ LOSSES, SCORES = ["space", "strategy", "configs", "losses_percent"], ["space", "
 
 @contextlib.contextmanager
 def server(path):
-    """Starts the server of Kernel Tuner's strategies, and yields its socket's address."""
+    """Starts the server that runs Kernel Tuner's strategies, and yields the address of the server's socket."""
     with tempfile.TemporaryDirectory() as folder:
         address = os.path.join(folder, "s")
         program = subprocess.Popen([sys.executable, kernel_tuner_strategy.__file__, "serve", path, address],
@@ -59,7 +60,7 @@ def server(path):
 
 
 def command(address, strategy, evaluations=0):
-    """Returns the flag --strategy for a strategy of Kernel Tuner."""
+    """Returns the value of epbench's flag --strategy that selects a strategy of Kernel Tuner."""
     return "exec:%s -S -E %s ask %s %s %d" % (sys.executable, kernel_tuner_strategy.__file__, address, strategy, evaluations)
 
 
@@ -79,7 +80,7 @@ def run(binary, *args):
 
 
 def share_legal(path):
-    """Returns the share of legal configs among all combinations of values."""
+    """Returns the fraction of all combinations of parameter values that are legal configs."""
     configs = kernel_tuner_strategy.configs_of(path)
     combinations = 1
     for name in configs[0][1]:
@@ -88,7 +89,7 @@ def share_legal(path):
 
 
 def losses_of(binary, path, strategies, budgets, searches):
-    """Returns one row for each strategy and budget, with the losses of its searches."""
+    """Returns one row for each strategy and budget. It holds the loss of every search with them."""
     out = collections.defaultdict(list)
     for row in run(binary, "replay", path, "--each", "--replays", str(searches), "--seed", str(SEED), "--strategy", ",".join(strategies), "--budget", ",".join(map(str, budgets))):
         out[row["space"], row["strategy"], row["budget"]].append("%.2f" % float(row["regret_percent"]))
@@ -102,7 +103,7 @@ def scores_of(binary, path, strategies, searches):
 
 
 def measure(binary, path, own, theirs, searches, scored):
-    """Returns the rows of losses and of scores of one space."""
+    """Measures one space. Returns rows for the table of losses and rows for the table of scores."""
     losses = losses_of(binary, path, own, BUDGETS, searches) if own else []
     cutoff = int(scores_of(binary, path, ["race"], 1)[0]["cutoff"])
     scores = scores_of(binary, path, own, scored) if own else []
@@ -133,7 +134,7 @@ def write(path, rows):
 
 
 def record(binary, hub, out, only, strategies, searches, scored):
-    """Runs the searches that the CSV files do not hold yet, and writes the files after each space."""
+    """Runs the searches whose results are not in the CSV files, and writes the files after each space."""
     losses, scores = read(out + "-losses.csv"), read(out + "-scores.csv")
     for space in SPACES:
         path = os.path.join(hub, space)
@@ -150,7 +151,7 @@ def record(binary, hub, out, only, strategies, searches, scored):
 
 
 def named_space(path):
-    """Returns the name that epbench gives a file: folder/name."""
+    """Returns epbench's name for a file, which is FOLDER/NAME."""
     folder, name = path.split("/")[-2:]
     return folder + "/" + name.removesuffix(".json.gz").removesuffix("_T4")
 
@@ -163,7 +164,8 @@ def quantile(values, share):
 
 
 def budgets_of(losses):
-    """Returns one row for each strategy and budget: its losses, and the number of spaces where it is first or last."""
+    """Returns one row for each strategy and budget. It has statistics of the losses, and in how many spaces the
+    strategy is first or last."""
     means = {(r["space"], r["strategy"], r["configs"]): statistics.mean(map(float, r["losses_percent"].split())) for r in losses}
     out = []
     for strategy in dict.fromkeys(r["strategy"] for r in losses):
@@ -179,7 +181,8 @@ def budgets_of(losses):
 
 
 def time_of(scores):
-    """Returns one row for each strategy: mean score, mean loss, and the number of spaces where it is first or last."""
+    """Returns one row for each strategy. It has the mean score, the mean loss, and in how many spaces the strategy is
+    first or last."""
     by_space = collections.defaultdict(dict)
     for r in scores:
         by_space[r["space"]][r["strategy"]] = float(r["score"])
@@ -194,7 +197,7 @@ def time_of(scores):
 
 
 def spaces_of(scores):
-    """Returns one row for each space: its size, and the score and place of the strategy "auto"."""
+    """Returns one row for each space. It has the number of configs, and the score and rank of the strategy "auto"."""
     out = []
     for space in dict.fromkeys(r["space"] for r in scores):
         rows = sorted((r for r in scores if r["space"] == space), key=lambda r: -float(r["score"]))

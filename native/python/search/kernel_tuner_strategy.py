@@ -2,14 +2,15 @@
 
     pip install -r native/python/search/requirements.txt
     python3 native/python/search/kernel_tuner_strategy.py serve SPACE SOCKET &
-    epbench replay SPACE --strategy "exec:python3 native/python/search/kernel_tuner_strategy.py ask SOCKET pso" --budget 50
+    epbench replay SPACE --strategy "exec:python3 native/python/search/kernel_tuner_strategy.py ask SOCKET pso"
+    --budget 50
 
-SPACE is a T4 file, a cache file of Kernel Tuner, or a recording (NAME.rounds.gz). docs/search-own.md describes the
-protocol.
+SPACE is a file with a measured space: a T4 file, a cache file of Kernel Tuner, or a recording of epbench
+(NAME.rounds.gz). docs/search-own.md describes how epbench and a strategy talk.
 
-If a strategy ends before the budget is spent, it starts again. In a space of several kernels, "each:pso" tunes one
-kernel after the other with an equal share of the budget, and "pso" tunes all kernels at once, with the kernel as one
-more parameter.
+If a strategy ends before the budget is spent, this program starts the strategy again. A space may have several
+kernels. Then "pso" tunes all kernels at once, and the kernel is a parameter like any other. "each:pso" tunes one
+kernel after another, and each kernel gets the same share of the budget.
 """
 
 import contextlib
@@ -23,18 +24,18 @@ import signal
 import socket
 import sys
 
-# Largest number of configs in one line to epbench, which measures them in the same rounds.
+# Largest number of configs in one request to epbench. epbench measures the configs of a request in the same rounds.
 CONFIGS_PER_ASK = 8
-# Seconds of processor time; some strategies never end when few configs are left.
+# Limit of a search's processor time in seconds. Some strategies never end when most configs are known.
 LONGEST_SEARCH = 40
 # A search ends after this many evaluations of known configs in a row.
 MOST_REPEATS = 5000
-# The ratio (time / default's time) of a config that failed.
+# The result for a config that failed. For any other config, the result is its time divided by the default's time.
 FAILED = float("inf")
 
 
 def scalar(value):
-    """Returns a number or a truth value if the text is one."""
+    """Converts a text to a number or a truth value if possible. Returns all other values unchanged."""
     if not isinstance(value, str):
         return value
     if value in ("true", "false"):
@@ -61,7 +62,8 @@ def configs_of(path):
 
 
 def flat(configs):
-    """Returns configs with the kernel as a parameter. Absent parameters get the first value."""
+    """Returns configs of all kernels with the same parameters, one of which is the kernel. If a config lacks a
+    parameter, its value is the first one found in any config."""
     first = {"kernel": None}
     for _, values in configs:
         for name, value in values.items():
@@ -70,7 +72,7 @@ def flat(configs):
 
 
 class Part:
-    """The configs of one run of a strategy: of one kernel, or of all."""
+    """The configs among which one run of a strategy searches: those of one kernel, or of all kernels."""
 
     def __init__(self, configs, kernels):
         from kernel_tuner.searchspace import Searchspace
@@ -82,7 +84,8 @@ class Part:
 
 
 def parts_of(path):
-    """Returns {"": parts of the flat space, "each": one part for each kernel}."""
+    """Returns a dict of two lists. Under "" it has one Part with all kernels, and under "each" it has a Part for each
+    kernel."""
     configs = configs_of(path)
     kernels = list(dict.fromkeys(k for k, _ in configs))
     each = [Part([v for k, v in configs if k == kernel], [kernel] * len(configs)) for kernel in kernels]
@@ -92,7 +95,8 @@ def parts_of(path):
 
 
 class Epbench:
-    """Asks epbench for measurements and keeps the results. `left`: configs that may still be measured."""
+    """Asks epbench for measurements and keeps the results. `left` is the number of configs that the budget still
+    allows."""
 
     def __init__(self, lines, out, first):
         self.lines, self.out, self.left = lines, out, first["left"]
@@ -103,7 +107,8 @@ class Epbench:
             self.known[c["kernel"], tuple(c["values"][name] for name in self.texts[c["kernel"]])] = result.get("ratio", FAILED)
 
     def ratios(self, part, points):
-        """Returns each point's ratio. It is FAILED if the config failed, and None if the budget is spent."""
+        """Returns for each point its time divided by the default's time. The value is FAILED if the config failed,
+        and None if the budget was spent before."""
         keys = [self._key(part, p) for p in points]
         fresh = [k for k in dict.fromkeys(keys) if k not in self.known]
         self.repeats = 0 if fresh else self.repeats + len(points)
@@ -134,7 +139,8 @@ def runner_of(epbench, part):
     from kernel_tuner.util import RuntimeFailedConfig
 
     class EpbenchRunner(Runner):
-        """Asks epbench to measure configs. It counts each config once, as Kernel Tuner's runner for files does."""
+        """Asks epbench to measure configs. Like Kernel Tuner's simulation runner, it counts a config only once
+        against the budget."""
 
         def __init__(self):
             super().__init__()
@@ -166,7 +172,7 @@ def runner_of(epbench, part):
 
 
 def tune(epbench, part, strategy, evaluations):
-    """Runs a strategy until it has measured this many new configs, or ends."""
+    """Runs a strategy until it has measured `evaluations` new configs, or until it ends."""
     from kernel_tuner.interface import Options, strategy_map
     from kernel_tuner.util import StopCriterionReached, TuningBudget
 
@@ -184,7 +190,8 @@ class Late(Exception):
 
 
 def search(parts, lines, out, strategy, expected):
-    """Runs one search. expected: configs that a search bounded by time may measure, or 0."""
+    """Runs one search. If time bounds the search, `expected` is about how many configs it can measure. Otherwise it
+    is 0."""
     import numpy as np
 
     first = json.loads(lines.readline())
@@ -200,7 +207,7 @@ def search(parts, lines, out, strategy, expected):
             if (share := (end - len(epbench.known)) // (len(parts[each]) - k)) > 0:
                 tune(epbench, part, name, share)
         goal -= len(epbench.known) - before
-        if goal <= 0:  # a search bounded by time has time for more configs than expected
+        if goal <= 0:  # the search may measure more configs than expected
             goal = expected
         if len(epbench.known) == before:
             break
@@ -208,7 +215,7 @@ def search(parts, lines, out, strategy, expected):
 
 
 def serve(path, address):
-    """Serves searches of one space until its standard input ends."""
+    """Runs the searches that programs `ask` for in one space. It ends when its standard input is closed."""
     import kernel_tuner.interface  # noqa: F401, so that no search has to load it
 
     for name in ("bayes_opt", "pso"):
@@ -248,7 +255,7 @@ def answer(parts, connection):
 
 
 def ask(address, strategy, expected):
-    """Connects standard input and output with the server."""
+    """Passes standard input on to the server, and the server's answers to standard output."""
     with socket.socket(socket.AF_UNIX) as s:
         s.connect(address)
         s.sendall((json.dumps([strategy, expected]) + "\n").encode())

@@ -1,11 +1,12 @@
-"""Measures how much the priors of epbench's surrogate help, also on spaces that were not used to choose them.
+"""Measures how much the priors of the strategy `bayes` help, even in spaces that had no part in choosing the priors.
 
     python3 native/python/search/priors.py measure testdata/truth/h100x2-whole -o testdata/archive/priors-2026-11-27.csv
     python3 native/python/search/priors.py summary testdata/archive/priors-2026-11-27.csv -o testdata/archive/priors-2026-11-27-summary.csv
 
 `measure` searches every space with `bayes` under several settings of its priors, and writes the mean loss of each
-space, setting and budget. The "usual priors" were chosen on these spaces. "leave one space out" takes, for each
-space, the setting with the least mean loss on all other spaces. "no priors" uses none.
+space, setting and budget. `summary` compares three choices. "usual priors" are epbench's priors, which were chosen on
+these spaces. "leave one space out" takes for each space the setting that is best on the average of all spaces but
+this one. "no priors" searches without priors.
 """
 
 import argparse
@@ -21,7 +22,7 @@ SEED = 59
 
 
 def measure(binary, recordings, searches):
-    """Returns one row for each space, setting and budget: the mean loss in per cent."""
+    """Returns one row for each space, setting and budget. The row holds the mean loss in per cent."""
     strategies = ",".join("bayes:" + s for s in SETTINGS)
     out = subprocess.run(
         [binary, "replay", recordings, "--starts", "none", "--strategy", strategies, "--budget", ",".join(map(str, BUDGETS)),
@@ -35,7 +36,8 @@ def measure(binary, recordings, searches):
 
 
 def left_out(losses, spaces):
-    """Returns {space: best setting on all other spaces}. losses is {(space, setting): loss}."""
+    """Returns for each space the setting with the smallest mean loss in all spaces but this one. `losses` is {(space,
+    setting): loss}."""
     settings = list(dict.fromkeys(setting for _, setting in losses))
     return {space: min(settings, key=lambda s: statistics.mean(losses[o, s] for o in spaces if o != space)) for space in spaces}
 

@@ -1,17 +1,19 @@
-"""Compares two times of DeepEP: the time with an exported config, and the time in the sweep that was exported:
+"""Checks whether DeepEP with a config that epbench exported from a sweep is as fast as it was in the sweep:
 
     exported.py SWEEP [--says BY=FILE]... RUN...
 
-SWEEP is the run directory that was exported. RUN is a run directory of `epbench bench --over SWEEP --config
-deepep-own:by=BY`, where BY is shim, json or map. FILE holds the text that `epbench table export` printed when it
-wrote that export.
+SWEEP is the sweep's run directory, from which `epbench table export` made a file of configs, the export. RUN is a run
+directory of `epbench bench --over SWEEP --config deepep-own:by=BY`, which ran DeepEP with the export. BY is the form
+of the export: shim, json or map. FILE holds the text that `epbench table export` printed when it made the export.
 
-The first table has a row for each dispatch and each combine, with medians over several workers. `sweep` is the time
-of the sweep's winner in the sweep. `its config now` is the time of the same config in the rounds of the export. `off`
-says how much slower the export is than `sweep`. `loss` says how much slower it is than `its config now`.
+The first table has a row for each dispatch and each combine. Times are medians over several workers. `sweep` is the
+time of the sweep's winner in the sweep. RUN measured the winner's config again, in the same rounds as the export:
+`its config now` is this time. `off` says how much longer the export takes than `sweep`. `loss` says how much longer
+the export takes than `its config now`.
 
-The second table has the sums of dispatch and combine, for exports with a FILE. `says` is the sum for the sweep's
-winners plus the loss that the export states. `off` is how much longer the export takes than `says`.
+The second table has the sum of dispatch and combine for each export with a FILE. FILE states by how many per cent the
+export is slower than the sweep's winners. `says` is the winners' time increased by this loss. `off` says how much
+longer the export takes than `says`.
 """
 
 import argparse
@@ -35,7 +37,8 @@ def microseconds(times):
 
 
 def exports_timed(runs, chosen):
-    """Returns {(op, routing, tokens, BY): searches}, without failed and unknown ones, which it prints."""
+    """Returns {(op, routing, tokens, BY): searches}. It leaves out searches that failed or are not in the sweep, and
+    prints a line about each."""
     out = collections.defaultdict(list)
     for run in runs:
         for case, s in searches(run):
@@ -73,7 +76,7 @@ def print_both(chosen, timed, by, losses):
 
 
 def losses_of(text):
-    """Parses BY=FILE and returns BY and the losses that FILE states, by (routing, tokens)."""
+    """Parses BY=FILE. Returns BY, and the losses that FILE states as {(routing, tokens): loss}."""
     by, equals, file = text.partition("=")
     if by not in ("shim", "json", "map") or not equals:
         raise argparse.ArgumentTypeError("%s: give BY=FILE, where BY is shim, json or map" % text)

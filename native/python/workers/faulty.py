@@ -7,8 +7,8 @@
     print:PARAM=VALUE  rank 1 prints to standard output in each such dispatch
     missing:NAME       rank 1 does not find the library, if this program's first argument is NAME
 
-LIBRARY is a library of worker.py, or a file such as examples/workers/toy.py. Without EPBENCH_FAULT
-nothing fails.
+LIBRARY is the name of a library that worker.py runs, or a file such as examples/workers/toy.py. Without EPBENCH_FAULT
+the worker has no fault.
 """
 
 import importlib
@@ -27,7 +27,7 @@ FAULTY = 1
 
 
 def found(name):
-    """Returns the class of the library that LIBRARY names."""
+    """Returns the subclass of harness.Library for the argument LIBRARY."""
     if not name.endswith(".py"):
         return importlib.import_module("libraries." + name).Library
     spec = importlib.util.spec_from_file_location(pathlib.Path(name).stem, name)

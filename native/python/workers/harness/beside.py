@@ -1,5 +1,6 @@
-"""Rounds with a matrix product that runs at the same time as the calls ("beside" them), on the host. See "What does a
-call cost the computation that runs with it?" in epbench's repository."""
+"""Measures calls while a matrix product runs at the same time. This is what "beside" means. Here the product runs on
+the host; gpu_beside.py has the GPU's. The page "What does a call cost the computation that runs with it?" of
+epbench's repository explains the measurement."""
 
 import collections
 import math
@@ -12,23 +13,24 @@ from .protocol import Failure
 FIELDS = ("call", "product", "both", "call_in", "product_in", "done")
 OUTLASTS = 2  # the product takes this many times as long as the call
 LEAST_BATCH = 8  # experts in one launch; with fewer, SMs would be idle
-LEAST = 100e-9  # seconds; smaller differences of times are raised to this, because noise can make them negative
-HELD = 0.25  # seconds that calls may wait for the SMs of a product
+LEAST = 100e-9  # seconds; least difference of two times, which noise could make negative
+HELD = 0.25  # seconds; longest time for which a product may keep calls waiting for SMs
 SIZING = 5  # rounds for timing a call or a product
-TAKEN = (16, 32, 48, 64)  # typical numbers of SMs of a call; for each, the product has a plan for all other SMs
+TAKEN = (16, 32, 48, 64)  # SMs of typical calls; for each there is a plan of the product for all SMs but these
 PLAN_MARGIN = 0.01  # fraction by which a plan for fewer SMs must be faster
 HOST_TRIAL = 32  # launches of a trial
 HOST_COLUMNS = 16  # columns of the result in one launch
 HOST_BYTES = 1 << 22  # bytes of one matrix
 
-# A problem's product: M, N and K of one expert, and the number of experts (groups).
+# The size of a product: M, N and K for one expert, and `groups`, the number of experts.
 Size = collections.namedtuple("Size", "kind m n k dtype groups")
 
-# The dispatch or the combine of a call. phases are send and receive, or None if one kernel does both.
+# A dispatch or a combine as functions that run it. `whole` runs it at once. `phases` is a pair that sends and then
+# receives, or None if one kernel does both.
 Part = collections.namedtuple("Part", "whole phases")
 
-# Inputs of rounds with a product. `steps` are those of Library.timed. `parts` are the call's Parts in order. `taken` is
-# the number of SMs of a call, 0 if unknown.
+# What a round with a product runs. `steps` is the argument of Library.timed. `parts` has the call's Parts in the
+# order of their run. `taken` is the number of SMs that a call uses, or 0 if it is unknown.
 Plan = collections.namedtuple("Plan", "name steps parts beside taken")
 
 
@@ -42,7 +44,7 @@ def size_of(text):
 
 
 def attention_of(problem, size):
-    """Returns the product that stands for attention, with about 4 x hidden x hidden weights."""
+    """Returns the size of a product that takes about as long as attention. It has four square matrices of weights."""
     rows = max(problem["tokens"], 1)
     if size.dtype == "fp8":
         rows = (rows + 15) // 16 * 16
@@ -50,8 +52,9 @@ def attention_of(problem, size):
 
 
 def share_of(share, groups, passes, least):
-    """Returns (experts of one launch, number of launches) for `share` passes over the experts, as shareOf in
-    kernels/cuda/drive. `passes`: launches of one pass when the product was timed."""
+    """Returns (experts of one launch, number of launches), so that the launches make `share` passes over the experts.
+    In the trial that timed the product, one pass had `passes` launches. Function shareOf in kernels/cuda/drive
+    computes the same."""
     if passes > 1 or groups == 1:  # copies, or one product
         return groups, max(least, math.ceil(share * passes))
     if share >= 1:
@@ -62,14 +65,14 @@ def share_of(share, groups, passes, least):
 
 
 def rounded(n):
-    """Rounds n up to a multiple of a quarter of the power of two below n."""
+    """Rounds n up, so that only its three highest bits can be set."""
     step = 1 << max((n - 1).bit_length() - 3, 0)
     return -(-n // step) * step
 
 
 def fastest_plan(seconds):
-    """Returns the index of the fastest plan, as fastestPlan in kernels/cuda/drive. The first, for all SMs, wins
-    unless another is faster by PLAN_MARGIN."""
+    """Returns the index of the fastest plan. The first plan uses all SMs, and a plan with fewer SMs must be faster by
+    PLAN_MARGIN. Function fastestPlan in kernels/cuda/drive has the same rule."""
     best, bar = 0, seconds[0] * (1 - PLAN_MARGIN)
     for i, t in enumerate(seconds):
         if t < bar:
@@ -78,7 +81,8 @@ def fastest_plan(seconds):
 
 
 class HostProduct:
-    """A product in Python, in launches of a few columns. A matrix larger than HOST_BYTES repeats its rows."""
+    """A matrix product computed in Python. A launch computes a few columns of the result. To save memory, a matrix of
+    more than HOST_BYTES repeats its rows."""
 
     trial, held = HOST_TRIAL, math.inf  # it holds no SMs
 
@@ -94,7 +98,7 @@ class HostProduct:
         self.launches = size.groups * size.m * self.across
 
     def launch(self, i):
-        """Runs launch number i; passes follow each other."""
+        """Runs launch number i. After the last launch of a pass over the experts, the next pass begins."""
         if self.size.kind == "copy":
             part = HOST_BYTES // self.launches
             at = slice(i % self.launches * part, (i % self.launches + 1) * part)
@@ -113,8 +117,8 @@ class HostProduct:
 
 
 class Beside:
-    """A session's product. share: its launches beside one call, 0 before it is known. In a decode step a second
-    product stands for attention."""
+    """The product that runs at the same time as a session's calls. `share` is how many launches run with one call, or
+    0 before this number is known. In a decode step a second product stands for attention."""
 
     def __init__(self, library, problem):
         size = size_of(problem["beside"])
@@ -126,7 +130,7 @@ class Beside:
         self.chosen = False
 
     def take(self, call, trial):
-        """Computes self.share from the seconds of a call and of the product's trial."""
+        """Computes self.share from two times in seconds: that of a call, and that of a trial run of the product."""
         if max(OUTLASTS * call, trial) > self.product.held:
             raise Failure("launch", "beside: %s takes %.3g s and the call takes %.3g s, but calls may wait at most %g s for the SMs of a product; give smaller sizes or fewer groups" % (
                 self.text, trial, call, self.product.held))
@@ -139,7 +143,8 @@ class Beside:
         return self.product.amount(self.share)
 
     def rounds(self, rows):
-        """Returns the answer to the request "run". "seconds" is the time that the problem's objective minimizes."""
+        """Returns the answer to epbench's request "run". Its field "seconds" has the time that the problem's
+        objective minimizes."""
         for row in rows:
             for name in ("call", "both", "call_in", "product_in"):
                 row[name] = max(row[name], LEAST)
@@ -149,14 +154,15 @@ class Beside:
 
 
 def own_plan(product):
-    """Describes the SMs of a product's plan; "" for all SMs."""
+    """Returns a text that names the SMs for which a product is planned, or "" if it is planned for all SMs."""
     own = getattr(product, "own", 0)
     return " (planned for %d SMs)" % own if own else ""
 
 
 def plan_beside(own, left):
-    """Returns the number of SMs for which the product is planned beside calls that leave `left` SMs. own: the number of
-    SMs of the plan that is fastest alone. 0 means all SMs. planBeside in kernels/cuda/drive has the same rule."""
+    """Returns the number of SMs for which to plan a product if calls leave `left` SMs unused. `own` is the number of
+    SMs of the plan that is fastest when no calls run. 0 stands for all SMs. Function planBeside in kernels/cuda/drive
+    has the same rule."""
     return own if left == 0 or 0 < own <= left else left
 
 
@@ -198,7 +204,7 @@ def host_launches(product, n):
 
 
 def host_round(library, plan, fold):
-    """Returns one round's times by the host's clock, in seconds for each call."""
+    """Runs one round and returns its times by the host's clock, in seconds a call."""
     call = library.timed(plan.name, plan.steps, 1, fold)[0]
     library.ranks.barrier()
     product = host_launches(plan.beside.product, fold * plan.beside.share) / fold
@@ -208,7 +214,8 @@ def host_round(library, plan, fold):
 
 
 def _abreast(library, plan, fold):
-    """Runs calls and the product in two threads. The ranks wait for each other, untimed, before each call."""
+    """Runs the calls in one thread and the product in another. Before each call the ranks wait for each other; this
+    wait is not timed."""
     running = Running(plan.beside.product, fold * plan.beside.share)
     begin = time.perf_counter()
     running.start()
@@ -220,7 +227,7 @@ def _abreast(library, plan, fold):
 
 
 def _phases(library, plan, fold):
-    """Runs each part in phases: send, launches of the product, receive."""
+    """Runs each dispatch or combine in three phases: it sends, launches the product, and receives."""
     both = inside = 0.0
     share, n = plan.beside.share, len(plan.parts)
     for _ in range(fold):

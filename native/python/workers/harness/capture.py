@@ -1,4 +1,4 @@
-"""CUDA graphs that all ranks capture together, and recovery from a capture that fails."""
+"""Captures CUDA graphs on all ranks together, and tries again if a capture fails."""
 
 from .protocol import Broken
 
@@ -6,7 +6,7 @@ ATTEMPTS = 2  # the cause of a failed capture may be temporary
 
 
 class Graphs:
-    """The graphs of one process, by name, with one pool of memory."""
+    """The CUDA graphs of one process, by name. They share one pool of memory."""
 
     def __init__(self, cuda, ranks):
         self.cuda, self.ranks = cuda, ranks
@@ -16,14 +16,14 @@ class Graphs:
         self.kept, self.pool = {}, None
 
     def get(self, name, make):
-        """Returns the result of make() for a name. It calls make only the first time."""
+        """Returns what make() returned for this name. It calls make() only at the first use of the name."""
         if name not in self.kept:
             self.kept[name] = make()
         return self.kept[name]
 
     def capture(self, run):
-        """Returns a function that replays run(). If the capture of one rank fails, all ranks free their graphs and
-        try once more, then raise Broken."""
+        """Returns a function that replays run(). If the capture fails on a rank, all ranks free their graphs and
+        capture again. If a second capture fails too, they raise Broken."""
         for _ in range(ATTEMPTS):
             self.cuda.synchronize()
             self.ranks.barrier()
@@ -40,8 +40,8 @@ class Graphs:
         raise Broken("launch", "rank %d: capturing a CUDA graph failed %d times: %s" % (failed[0][0], ATTEMPTS, failed[0][1]))
 
     def _attempt(self, run):
-        """Returns (graph, None) or (None, reason). After a failed capture it restores the current stream, which
-        torch.cuda.graph does not."""
+        """Returns (graph, None) or (None, reason). torch.cuda.graph does not restore the current stream after a
+        failed capture, so this function does."""
         stream, graph = self.cuda.current_stream(), self.cuda.CUDAGraph()
         try:
             with self.cuda.graph(graph, pool=self.pool, capture_error_mode="thread_local"):
@@ -53,7 +53,7 @@ class Graphs:
         return graph, None
 
     def _settle(self):
-        """Raises Broken on an error: the GPU's context is then lost."""
+        """Waits for the GPU. Raises Broken on an error, because no call can use the GPU's context after it."""
         try:
             self.cuda.synchronize()
         except Exception as e:

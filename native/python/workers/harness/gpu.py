@@ -1,5 +1,5 @@
-"""The base class of libraries that move PyTorch tensors. EPBENCH_DEVICE=cpu runs it without a GPU, over gloo, with
-the host's clock.
+"""Defines the base class for communication libraries that move PyTorch tensors. With EPBENCH_DEVICE=cpu no GPU is
+needed: ranks communicate over gloo, and the host's clock measures.
 """
 
 import contextlib
@@ -17,11 +17,11 @@ from .judge import GPUSession
 from .streams import Streams
 from .tensors import dequantized, gain, quantized, tokens
 
-LEAST_CALLS = 20  # calls in a sample; its two events then take less than 1 % of the time
-MANY_TOKENS = 1024  # from this number of tokens on, a sample has LONG_CALLS calls
+LEAST_CALLS = 20  # calls in a sample, so that its two events take less than 1 % of the time
+MANY_TOKENS = 1024  # with at least this many tokens, a sample has only LONG_CALLS calls
 LONG_CALLS = 4
-SLEEP = 200_000  # GPU clocks, about 100 us, in which the host queues a round
-DECOY = 1 << 63  # a seed with this bit inverted gives other tokens
+SLEEP = 200_000  # GPU clocks, about 100 us; the GPU waits so long while the host queues a round
+DECOY = 1 << 63  # inverted in the seed to draw different tokens
 
 
 def tensors_of(thing):
@@ -38,13 +38,14 @@ def overwrite(t):
 
 
 class GPULibrary(GPUBeside):
-    """One rank on one GPU. A subclass has rows(), which returns the tensors (source ranks, tokens, experts, rows),
-    and the tensor out, the combined tokens. experts is [n]. In layout rank it is (experts, weights), both [n,
-    top-k] in the order of selection, with -1 for an expert of another rank."""
+    """One rank on one GPU. A subclass defines rows(), which returns four tensors that describe the received rows:
+    source ranks, tokens, experts, and the rows themselves. With n rows, `experts` is [n]. In layout rank `experts` is
+    a pair (experts, weights), both [n, top-k] in the order of selection, with -1 for an expert of another rank.
+    Combine leaves the combined tokens in self.out."""
 
     clock, arch = "chain", ""
-    # Attributes that a call writes. A verification first overwrites `written`, but not `read_again`, which captured
-    # calls read.
+    # Names of attributes that a call writes. A verification first overwrites those in `written`. It does not
+    # overwrite those in `read_again`, because the calls in a captured graph read them.
     written, read_again = (), ()
 
     def start(self, ranks):
@@ -64,7 +65,7 @@ class GPULibrary(GPUBeside):
         self.beside, self.beside_clock = self.besides(), "wall" if cpu else "stamp"
 
     def _store(self):
-        """Returns host and port for a TCPStore, from rank 0."""
+        """Returns the host and port that rank 0 chose for a TCPStore."""
         with socket.socket() as s:
             s.bind(("", 0))
             port = s.getsockname()[1]
@@ -97,15 +98,15 @@ class GPULibrary(GPUBeside):
         self.out, self.kept = torch.zeros_like(self.x), None
 
     def _of(self, work, rank):
-        """Returns the ids and weights of a rank's tokens, both [tokens, top-k]."""
+        """Returns the expert ids and the weights of a rank's tokens. Both are [tokens, top-k]."""
         ids, weights = (torch.frombuffer(bytearray(b or b"\0\0\0\0"), dtype=t)[:work.counts[rank] * work.topk].view(-1, work.topk).to(self.device)
                         for b, t in zip(work.bytes[rank], (torch.int32, torch.float32)))
         return ids.long(), weights.contiguous()
 
     @contextlib.contextmanager
     def decoy(self):
-        """Replaces this rank's tokens during a with block, in the same memory, because libraries and graphs hold its
-        address."""
+        """Replaces the values of this rank's tokens during a with block. The tensors stay at their addresses, which
+        libraries and graphs have stored."""
         inputs = (self.x, self.q, self.scales) if self.fp8 else (self.x,)
         mine = [t.clone() for t in inputs]
         x = tokens(self.work.seed ^ DECOY, self.rank, self.work.tokens, self.work.hidden, self.device)
@@ -118,8 +119,8 @@ class GPULibrary(GPUBeside):
                 t.copy_(own)
 
     def poison(self):
-        """Overwrites outputs of earlier calls, and memory freed last, so that a library that writes nothing cannot
-        return right rows."""
+        """Overwrites the outputs of earlier calls, and memory that was freed recently. So a library that writes
+        nothing cannot pass a verification with old rows."""
         old, kept = (list(tensors_of([getattr(self, name, None) for name in names]))
                      for names in (("out",) + self.written, self.read_again))
         for t in old:
@@ -129,7 +130,7 @@ class GPULibrary(GPUBeside):
         self.settle()  # after the next barrier another rank may write to this memory
 
     def seen(self, rank):
-        """Returns a rank's tokens as an expert receives them."""
+        """Returns a rank's tokens with the values that an expert receives: in FP8 they were rounded."""
         if self.kept is None or self.kept[0] != rank:
             self.kept = (rank, self._seen(rank))
         return self.kept[1]
@@ -151,8 +152,8 @@ class GPULibrary(GPUBeside):
         raise NotImplementedError
 
     def rank_experts(self, rows, experts, weights):
-        """Returns, for layout rank, the weighted sum of this rank's experts for each row. experts is [n, k], -1 for
-        an expert of another rank."""
+        """Computes the experts of layout rank: for each row, the weighted sum of the outputs of its experts on this
+        rank. `experts` is [n, k], with -1 for an expert of another rank."""
         y = torch.zeros(rows.shape, device=self.device)
         for k in range(experts.shape[1]):
             e = experts[:, k]
@@ -180,7 +181,7 @@ class GPULibrary(GPUBeside):
         apart = [self.between] if self.between and len(measured) == 1 else []
 
         def make():
-            for _, step in steps:  # makes the data that timed steps read
+            for _, step in steps:  # untimed: makes data that the timed steps read
                 step()
             return self._chain(measured + apart, calls), apart and self._chain(apart, calls), list(vars(self).values())
 
@@ -194,19 +195,21 @@ class GPULibrary(GPUBeside):
         return out
 
     def calls_of(self, fold):
-        """Returns the calls in a round: a multiple of fold, at least LEAST_CALLS or LONG_CALLS."""
+        """Returns the number of calls in a round. It is a multiple of `fold`, and at least LEAST_CALLS, or LONG_CALLS
+        if calls have many tokens."""
         least = LONG_CALLS if max(self.work.counts) >= MANY_TOKENS else LEAST_CALLS
         return fold * -(-least // fold)
 
     def alternating(self, steps):
-        """Returns whether only one op is measured in a library that must run both in turn."""
+        """Returns True if the library must alternate dispatch and combine, but only one of them is measured."""
         return self.strict and [measured for measured, _ in steps].count(True) == 1
 
     def clock_of(self, steps):
         return "event" if self.alternating(steps) and self.device.type == "cuda" else self.clock
 
     def _alternate(self, name, steps, rounds, calls):
-        """Measures one op in a graph in which both run in turn. The time that an event takes is subtracted."""
+        """Measures dispatch or combine in a graph in which the two alternate. It subtracts the time that an event
+        takes."""
         def make():
             for _, step in steps:
                 step()
@@ -236,8 +239,8 @@ class GPULibrary(GPUBeside):
         return out
 
     def staged(self, name, stages):
-        """Returns the seconds of each stage, in a graph with events between them. The time that an event takes is
-        subtracted."""
+        """Returns the seconds of each stage. The stages run in a graph with events between them. The time that an
+        event takes is subtracted."""
         if self.device.type == "cpu":
             return super().staged(name, stages)
         calls = self.calls_of(1)
@@ -263,15 +266,16 @@ class GPULibrary(GPUBeside):
         own = median(m[0].elapsed_time(m[1]) for m in marks)
         return [max(median(m[i + 1].elapsed_time(m[i + 2]) for m in marks) - own, 0) * 1e-3 for i in range(len(stages))]
 
-    # A method that runs between equal calls, if a library cannot make the same call twice in a row. Its time is
-    # subtracted.
+    # A method of a library that cannot make the same call twice in a row. It runs between two equal calls, and its
+    # time is subtracted.
     between = None
 
     def before_round(self):
         """Does untimed work before a measured round."""
 
     def _chain(self, measured, calls):
-        """Returns a function that makes `calls` calls: by a CUDA graph, or one by one if the library needs the host."""
+        """Returns a function that makes `calls` calls. It replays a CUDA graph of them. If calls of the library
+        cannot be captured, it makes them one by one."""
         def run():
             for _ in range(calls):
                 for step in measured:
@@ -280,8 +284,8 @@ class GPULibrary(GPUBeside):
         return self.graphs.capture(run) if self.clock == "chain" else run
 
     def _between(self, go, sleep=SLEEP):
-        """Returns the seconds between two events, one before and one after go(). The sleep gives the host time to
-        queue everything."""
+        """Returns the seconds between an event before go() and an event after it. Before the first event the GPU
+        sleeps, so that the host can queue everything meanwhile."""
         begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
         torch.cuda._sleep(sleep)
         dist.all_reduce(self.flag)

@@ -1,5 +1,5 @@
-"""GPUBeside measures the calls of a library while a matrix product runs on the same GPU. The calls are dispatch and
-combine, which send tokens to the GPUs of their experts and back."""
+"""GPUBeside measures the calls of a library while a matrix product runs on the same GPU. The calls are dispatch,
+which sends tokens to the GPUs of their experts, and combine, which sends results back."""
 
 import contextlib
 import os
@@ -13,7 +13,7 @@ from .product import TorchProduct
 from .protocol import Failure
 from .streams import Round, seconds
 
-SLEEP = 2_000_000  # GPU clocks, about 1 ms, in which the host launches a graph; a graph with a product has many kernels
+SLEEP = 2_000_000  # GPU clocks, about 1 ms; the GPU waits while the host launches a graph of many kernels
 VERIFIED = 4  # how often the product runs during each call whose outputs are checked
 
 
@@ -38,8 +38,8 @@ class GPUBeside(Library):
         return made
 
     def warm(self, product, taken):
-        """Runs the product once, without calls. This loads its kernels, because CUDA cannot load a kernel while a call
-        waits for other ranks."""
+        """Runs the product once, without calls. So CUDA loads the product's kernels now. It could not load them
+        later, while a call waits for other ranks."""
         if self.device.type == "cuda":
             with torch.cuda.stream(self.streams.side), product.planned(taken):
                 for i in range(product.launches):
@@ -47,9 +47,8 @@ class GPUBeside(Library):
             torch.cuda.synchronize()
 
     def carved(self, plan):
-        """Returns the number of SMs that the product leaves free for the calls. This is the number of SMs that the calls
-        take. It is 0 if the calls take more than half of the SMs, if every call is sent and received in two launches,
-        or if the product is a copy."""
+        """Returns how many SMs the product must leave free: as many as the calls use. Three cases return 0: calls use
+        more than half of the SMs, each call sends and receives in two launches, or the product is a copy."""
         apart = all(p.phases for p in plan.parts) or plan.beside.product.size.kind == "copy"
         return 0 if apart or 2 * plan.taken > self.multiprocessors() else plan.taken
 
@@ -104,9 +103,9 @@ class GPUBeside(Library):
 
     def captured(self, run, read, plan, taken):
         """Captures the CUDA graph of a round. Returns a function that launches the graph, a function that reads the
-        times, and a list of objects that must live as long as the graph. Before the capture, all steps of the plan run
-        once, because they make data that the graph reads. After it, the graph is launched once, because the first launch
-        takes longer: it uploads the graph."""
+        times, and a list of objects that must live as long as the graph. Before the capture, the function runs all
+        steps of the plan once, because they make data that the graph reads. After the capture it launches the graph
+        once, because the first launch uploads the graph and takes longer."""
         products = [p for p in (plan.beside.product, plan.beside.attention) if p]
         for product in products:
             self.warm(product, taken)

@@ -1,4 +1,4 @@
-"""Compares received rows and combined tokens with the expected ones, as tensors."""
+"""Compares received rows, combined tokens and layer outputs, which are tensors, with the expected values."""
 
 import torch
 
@@ -7,7 +7,7 @@ from .protocol import Failure
 from .session import NO_NUMBER, Session
 from .tensors import gain, other_cast
 
-BUFFERS = 2  # buffers that a library may use in turn; DeepEP's low-latency kernels use two
+BUFFERS = 2  # number of buffers between which a library alternates; DeepEP's low-latency kernels have two
 
 
 class GPUSession(Session):
@@ -26,7 +26,8 @@ class GPUSession(Session):
         return reply
 
     def mislead(self, config):
-        """Makes calls with other tokens, so that no right row is left in memory."""
+        """Makes calls with different tokens. They overwrite rows of earlier calls, which would be correct for the
+        tokens of the verification."""
         with self.library.decoy():
             for _ in range(BUFFERS):
                 for _, step in self.steps(config):
@@ -34,7 +35,8 @@ class GPUSession(Session):
                     step()
 
     def keys(self, source, token, expert):
-        """Returns a number for each (source rank, token, expert); -1 if there is none."""
+        """Returns a number that identifies each (source rank, token, expert), or -1 if the rank or the token does not
+        exist."""
         at = source.long() * self.work.capacity + token.long()
         key = at if expert is None else at * self.work.problem["experts"] + expert.long()
         return torch.where((source >= 0) & (source < self.work.ranks) & (token >= 0) & (token < self.work.capacity), key, -1)
@@ -76,12 +78,12 @@ class GPUSession(Session):
         return {"rows": max(len(got), wrong), "wrong": wrong, "max_err": 0.0, "detail": detail}
 
     def far(self, rows, want):
-        """Returns a mask of the wrong rows; NaN is wrong."""
+        """Returns a mask of the rows that differ too much from `want`. A row with NaN counts as wrong."""
         near = (rows - want).abs() <= want.abs() * (0.125 if self.library.fp8 else 0)
         return ~near.all(1)
 
     def others(self, source, token, ids, weights):
-        """Returns a mask of the rows with wrong experts or weights, [n, top-k]."""
+        """Returns a mask of the n rows that have wrong experts or weights. `ids` and `weights` are [n, top-k]."""
         want, weight = self.library.all_ids[source][token], self.library.all_weights[source][token]
         here = self.local(want)
         same = (torch.where(self.local(ids), ids, -1) == torch.where(here, want, -1)) & (~here | (weights == weight))
@@ -92,7 +94,7 @@ class GPUSession(Session):
         x = lib.seen(self.work.rank)
         for part in filter(len, torch.arange(self.work.tokens, device=lib.device).split(512)):
             error, right, largest = self.judged(part, x[part])
-            if lib.fp8:  # each value must be right for one of two casts (see other_cast)
+            if lib.fp8:  # a value may fit either of two casts, see other_cast
                 other, too, _ = self.judged(part, other_cast(lib.x[part]))
                 error, right = torch.minimum(error, other), right | too
             worst = max(worst, float((error.amax(1) / largest.clamp(min=1e-30)).nan_to_num(nan=NO_NUMBER).amax()))
@@ -120,8 +122,9 @@ class GPUSession(Session):
         return {"rows": self.work.tokens, "wrong": int(bad.sum()), "max_err": min(worst, NO_NUMBER), "detail": detail}
 
     def judged(self, part, x):
-        """Compares the combined tokens `part`, whose experts received x. Returns the error of each value, whether it
-        is within its bound, and each token's largest expected value."""
+        """Compares combined tokens with the sums that follow from x, the values that the experts received. `part` has
+        the tokens' indices. Returns the error of each value, a mask of the errors within their bounds, and each
+        token's largest expected value."""
         lib = self.library
         want = torch.zeros(len(part), self.work.hidden, device=lib.device)
         size = torch.zeros_like(want)

@@ -1,7 +1,8 @@
-"""The experts of op layer on tensors: weights, grouped products, and the expected outputs.
+"""Computes the experts of a layer on tensors. A layer is a dispatch, the experts and a combine. The module has the
+weights, the grouped products (the matrix products of all experts in one call), and the expected outputs.
 
 Grouped products come from PyTorch, or from DeepGEMM if deep_gemm is installed. Only DeepGEMM multiplies FP8. FP8 rows
-are pairs (E4M3 numbers, float32 scales of 128 numbers each).
+are a pair of tensors: E4M3 numbers, and float32 scales, one for each 128 numbers.
 """
 
 import contextlib
@@ -15,13 +16,13 @@ from .payload import BF16_UNIT, FP8_UNIT, LAYER_SPREAD, lowest_exponent
 from .protocol import Failure
 from .tensors import mix, signed
 
-GEMM_ALIGNMENT = 128  # each expert's first row is at a multiple of this number, for DeepGEMM
-PART = 4096  # tokens of one expert computed together
+GEMM_ALIGNMENT = 128  # DeepGEMM wants each expert's first row at a multiple of this number
+PART = 4096  # largest number of tokens of an expert that are computed together
 
 
 def weight(seed, expert, matrix, hidden, intermediate, device, fp8=False):
-    """Returns a weight matrix in BF16: W1 [2 * intermediate, hidden] or W2 [hidden, intermediate]. With fp8 each
-    weight is an E4M3 number times 2 ** (lowest exponent - 127)."""
+    """Returns a weight matrix in BF16: W1 [2 * intermediate, hidden] or W2 [hidden, intermediate]. With `fp8`, an
+    E4M3 number and one scale for all weights represent each weight exactly."""
     shape = (hidden, intermediate) if matrix else (2 * intermediate, hidden)
     base = mix(torch.tensor(signed((seed ^ 1 << 62 ^ expert << 1 ^ matrix) & (1 << 64) - 1), device=device))
     h = mix(base + torch.arange(0, shape[0] * shape[1], 4, device=device))
@@ -34,8 +35,8 @@ def weight(seed, expert, matrix, hidden, intermediate, device, fp8=False):
 
 
 class Experts:
-    """The experts of a rank: w1 [local, 2 * intermediate, hidden] and w2 [local, hidden, intermediate]. In FP8,
-    scales holds float32 scales for blocks of 128 x 128."""
+    """The experts of a rank: w1 [local, 2 * intermediate, hidden] and w2 [local, hidden, intermediate]. In FP8, the
+    attribute `scales` holds float32 scales, one for each block of 128 x 128 weights."""
 
     def __init__(self, work, device):
         first, h, i = work.rank * work.local, work.hidden, work.intermediate
@@ -59,14 +60,15 @@ def deep_gemm():
 
 
 def products():
-    """Returns the installed libraries of grouped products."""
+    """Returns the names of the installed libraries that can compute grouped products."""
     return ["torch"] + ["deepgemm"] * (deep_gemm() is not None)
 
 
 class Products:
-    """The two grouped products of a layer, with SwiGLU between them. `by` is the name of the library that computes the
-    products. `rows` is the largest number of rows, or (local experts, rows of an expert) for layout masked.
-    `expected` is the mean number of rows of an expert. The result is y, in BF16."""
+    """The two grouped products of a layer, with SwiGLU between them. `by` is the name of the library that computes
+    the products. `rows` is the largest number of rows. In layout masked it is a pair: the number of local experts,
+    and the largest number of rows of one expert. `expected` is the mean number of rows of an expert. The stages leave
+    their result in the attribute `y`, in BF16."""
 
     def __init__(self, by, experts, rows, expected):
         self.by, self.experts, self.masked, self.expected = by, experts, isinstance(rows, tuple), max(int(expected), 1)
@@ -84,9 +86,9 @@ class Products:
             self.h = memory(double // 2, torch.float8_e4m3fn), memory(double // 256, torch.float32)
 
     def stages(self, rows, where, owners=None, weights=None):
-        """Returns the stages as (name, function). rows() returns the input. where() returns the end of each expert's
-        rows or, in layout masked, their number. owners: the expert of each row, for DeepGEMM. weights() returns
-        the factor of each row."""
+        """Returns the stages as pairs (name, function). rows() returns the input. where() returns the index after
+        each expert's last row. In layout masked it returns each expert's number of rows. `owners` has the expert of
+        each row, which DeepGEMM needs. weights() returns a factor for each row."""
         def activate():
             if self.masked:
                 moves.swiglu_masked(self.both, self.h, where())
@@ -117,8 +119,8 @@ class Products:
 
 
 class RankLayer:
-    """The part of a layer between dispatch and combine in layout rank. It copies a row to each of its experts, and
-    adds up their weighted outputs."""
+    """Computes the experts between dispatch and combine in layout rank. It copies a received row once for each of its
+    experts here, and adds the experts' weighted outputs."""
 
     def __init__(self, by, experts, rows, topk, expected):
         local, hidden = experts.w2.shape[:2]
@@ -134,8 +136,8 @@ class RankLayer:
         self.products = Products(by, experts, capacity, expected)
 
     def stages(self, rows, ids, weights, out):
-        """Returns the stages as (name, function), which write the sums to out. ids() and weights() return [rows,
-        topk], -1 for an expert of another rank."""
+        """Returns the stages as pairs (name, function). The last stage writes the sums to out. ids() and weights()
+        return tensors [rows, topk]. An id is -1 for an expert of another rank."""
         def arrange():
             self.order.place(ids())
             if isinstance(self.rows, tuple):
@@ -149,7 +151,8 @@ class RankLayer:
 
 
 class MaskedLayer:
-    """The part of a layer between dispatch and combine in layout masked. It packs the rows for PyTorch's product."""
+    """Computes the experts between dispatch and combine in layout masked. PyTorch's grouped product needs rows
+    without gaps, so for this product it packs the rows first."""
 
     def __init__(self, by, experts, room, expected):
         local, hidden = experts.w2.shape[:2]
@@ -162,9 +165,9 @@ class MaskedLayer:
         self.y = self.products.y
 
     def stages(self, rows, counts):
-        """Returns the stages as (name, function), which leave the outputs in y. rows() returns [local experts, room,
-        hidden], counts() the number of rows of each expert. With PyTorch's product y is the memory of the received
-        rows."""
+        """Returns the stages as pairs (name, function). They leave the outputs in self.y. rows() returns the received
+        rows, [local experts, room, hidden]. counts() returns the number of rows of each expert. With PyTorch's
+        product the outputs replace the received rows."""
         if not self.packs:
             return self.products.stages(rows, counts)
 
@@ -180,7 +183,8 @@ class MaskedLayer:
 
 
 class Layers:
-    """Makes the parts of layers, and keeps a rank's experts between sessions."""
+    """Keeps the objects that compute layers. A rank's experts are kept from one session to the next, because their
+    weights take long to compute."""
 
     def __init__(self):
         self.kept, self.made = None, {}
@@ -193,7 +197,8 @@ class Layers:
         return self.kept[1]
 
     def get(self, name, make):
-        """Returns the result of make() for a name. It calls make only once in a session."""
+        """Returns what make() returned for this name. It calls make() only at the first use of the name in a
+        session."""
         if name not in self.made:
             self.made[name] = make()
         return self.made[name]
@@ -203,13 +208,13 @@ class Layers:
 
 
 def mean_rows(work):
-    """Returns the mean rows of an expert."""
+    """Returns the mean number of rows of an expert."""
     return sum(work.counts) * work.topk / work.problem["experts"]
 
 
 def expected_outputs(lib):
-    """Returns the expected outputs of a rank's tokens and the bound of each error, both float64 [tokens, hidden], as
-    kernels/ref/layer.go computes them."""
+    """Returns the expected outputs of this rank's tokens, and a bound for the error of each value. Both are float64
+    [tokens, hidden]. kernels/ref/layer.go computes the same."""
     w, ids = lib.work, lib.ids
     x, gates = lib.seen(lib.rank).double(), lib.weights.double()
     want, squares = torch.zeros_like(x), torch.zeros_like(x)
@@ -230,8 +235,8 @@ def expected_outputs(lib):
 
 
 def expert_output(x, w1, w2, unit):
-    """Returns one expert's outputs W2 h for tokens x, and their variance from roundings. unit: largest relative error
-    of a cast of h, or 0."""
+    """Returns one expert's outputs for the tokens x, and the variance that roundings cause in each output. `unit` is
+    the largest relative error of a cast between the two products, or 0 if there is no cast."""
     gate, up = (x @ w1.t()).chunk(2, 1)
     silu = gate / (1 + torch.exp(-gate))
     variance = (BF16_UNIT * up) ** 2 * ((1.1 * gate) ** 2 + 3 * silu**2) + (unit * silu * up) ** 2

@@ -1,4 +1,4 @@
-"""The base class of libraries, and declarations of their kernels."""
+"""Defines the base class for communication libraries, and functions that declare their kernels."""
 
 import contextlib
 import os
@@ -10,20 +10,20 @@ from .beside import HostProduct, Running, host_launches, host_round
 from .session import Half, Session
 
 def param(name, doc, values, default=None, unit="", binding="launch", cost=0):
-    """Declares a parameter that changes only the time of a call. cost is the unit of its values: 1 for SMs, 2 for
-    threads, 3 for bytes of buffers, 0 for none of these. Of two equally fast configs, the one with the lower cost
-    wins."""
+    """Declares a parameter that changes only the time of a call. `cost` says what a larger value costs: 1 stands for
+    SMs, 2 for threads, 3 for bytes of buffers and 0 for nothing. Of two equally fast configs, the cheaper one wins."""
     return {"name": name, "doc": doc, "unit": unit, "values": list(values), "default": values[0] if default is None else default,
             "binding": binding, "class": "speed", "cost": cost}
 
 
-# Each kernel has this rule. It refuses every mode but graph, because a round of the harness replays a graph of calls.
+# A rule of every kernel: it allows only the mode graph, because a round of the harness replays a graph of calls.
 MODE = ('problem.mode == "graph"', "mode: workers of the harness measure only graph; leave --mode out")
 
 
 def kernel(library, name, op, doc, params=(), rules=(), accepts=(), layout="", sum="", inside=()):
-    """Declares a kernel. rules are pairs (expression, reason). layout is expert, expert:128, masked, rank or
-    rank:packed, or a tuple of several that have the same word before the colon."""
+    """Declares a kernel. `rules` holds pairs (expression, reason); a config is illegal if an expression is false.
+    `layout` is expert, expert:128, masked, rank or rank:packed. It may be a tuple of layouts that have the same word
+    before the colon."""
     if op == "layer":
         layout, sum = "expert", ""
     layouts = list(layout) if isinstance(layout, tuple) else [layout]
@@ -35,8 +35,8 @@ def kernel(library, name, op, doc, params=(), rules=(), accepts=(), layout="", s
 
 
 def installed_version(module, version):
-    """Returns the version of a module. If the module's package has another name, returns `version` with the
-    package's name and version: "1 (sgl-deep-ep 0.1.0)"."""
+    """Returns the version of a module. If the package that installed the module has a different name, it returns a
+    text such as "1 (sgl-deep-ep 0.1.0)": the argument `version`, then the package's name and version."""
     import importlib.metadata  # here, because it takes longer than all other imports together
 
     for package in importlib.metadata.packages_distributions().get(module, []):
@@ -46,20 +46,20 @@ def installed_version(module, version):
 
 
 class Library:
-    """A communication library as one rank uses it, with rows of bytes on the host. A subclass implements dispatch and
-    combine."""
+    """One rank's use of a communication library. In this base class rows are bytes on the host. A subclass implements
+    dispatch and combine."""
 
     name, version = "library", "0"
     clock = "wall"
-    strict = False  # dispatch and combine must run in turn
-    layout = "rank"  # "rank": a row for each token; else for each (token, expert)
-    beside = ("gemm", "copy")  # products that can run beside calls; () if strict
+    strict = False  # dispatch and combine must alternate
+    layout = "rank"  # "rank": one row for each token; any other layout: one for each (token, expert)
+    beside = ("gemm", "copy")  # products that can run at the same time as calls
     beside_clock = "wall"
     held = ()  # attributes that a dispatch sets for its combine
 
     def start(self, ranks):
-        """Starts the library, once. self.ranks exchanges objects with the other ranks. Import the library here, so
-        that epbench can name the rank on which it is missing."""
+        """Starts the library. It is called once. self.ranks exchanges objects with the other ranks. A subclass must
+        import the library here. If the import fails, epbench can then name the rank."""
         self.ranks, self.rank = ranks, ranks.rank
 
     def kernels(self):
@@ -70,25 +70,26 @@ class Library:
                 "memory_bytes": 0, "gpus": 0, "link": "", "driver": "", "cuda": ""}
 
     def open(self, work):
-        """Allocates buffers for one workload, a session.Work."""
+        """Allocates buffers for the tokens and routing of `work`, a session.Work."""
         self.work = work
 
     def prepare(self, half):
         """Does slow work before a run. Raises Failure("illegal", ...) for a config that cannot run."""
 
     def pair(self, dispatch, combine):
-        """Raises Failure("illegal", ...) for a combine that cannot follow a dispatch."""
+        """Raises Failure("illegal", ...) if this combine cannot follow this dispatch."""
 
     def phases(self, op, half):
-        """Returns (send, receive) of an op, between which a product can run, or None."""
+        """Returns two functions, which send and receive a dispatch or combine. A product can run between them.
+        Returns None if the op has no such functions."""
         return None
 
     def taken(self, half):
-        """Returns the SMs of an op, 0 if unknown."""
+        """Returns the number of SMs that a dispatch or combine uses, or 0 if it is unknown."""
         return 0
 
     def lane(self, n):
-        """Makes micro-batch n of a decode step current."""
+        """Makes the next calls belong to micro-batch n of a decode step: it exchanges the attributes in `held`."""
         if n != self.micro_batch:
             self.lanes[self.micro_batch] = {name: getattr(self, name, None) for name in self.held}
             vars(self).update(self.lanes.get(n, {}))
@@ -107,13 +108,13 @@ class Library:
         raise NotImplementedError
 
     def layer(self, half):
-        """Returns the steps of a layer as (stage, function). After them combined() returns its outputs. Only
-        libraries with kernels of op layer have this method."""
+        """Returns the steps of a layer as pairs (stage, function). When the steps have run, combined() returns the
+        layer's outputs. Only libraries with kernels of op layer have this method."""
         raise NotImplementedError
 
     def received(self):
         """Yields (source rank, token, local experts, BF16 row) for each received row. In layout rank a row has all
-        local experts of its token, in top-k order; otherwise it has one."""
+        local experts of its token, in top-k order. In any other layout it has one expert."""
         raise NotImplementedError
 
     def combined(self, token):
@@ -123,7 +124,7 @@ class Library:
         pass
 
     def empty(self):
-        """Returns {clock: seconds that it reads if nothing runs}."""
+        """Returns, for the library's clock, how many seconds it measures if nothing runs."""
         begin = time.perf_counter()
         return {self.clock: time.perf_counter() - begin}
 
@@ -131,17 +132,18 @@ class Library:
         return Session(self, params, worker)
 
     def follow(self, combine, dispatch):
-        """Returns the config of the dispatch before a combine that is measured alone. `dispatch` is the first kernel
-        that the combine accepts, with default values."""
+        """Returns the config of the dispatch that runs before a combine if only the combine is measured. `dispatch`
+        is the default config of the first dispatch kernel that the combine accepts."""
         return dispatch
 
     def clock_of(self, steps):
-        """Returns the clock of timed(steps)."""
+        """Returns the name of the clock that timed(steps) reads."""
         return self.clock
 
     def timed(self, name, steps, rounds, fold):
-        """Returns the seconds of one call in each round of fold calls. steps are pairs (measured, function), always
-        the same for a name. A barrier precedes each measured step."""
+        """Runs rounds of `fold` calls, and returns for each round the seconds of one call. `steps` holds pairs
+        (measured, function). Calls with the same name must have the same steps. A barrier precedes each measured
+        step."""
         out = []
         for _ in range(rounds):
             seconds = 0.0
@@ -172,23 +174,24 @@ class Library:
         return HostProduct(size)
 
     def product_alone(self, product, rounds):
-        """Returns the seconds of a product's trial alone."""
+        """Returns the seconds of a trial of the product, without calls, in each round."""
         return [host_launches(product, product.trial) for _ in range(rounds)]
 
     def choose_plans(self, beside):
-        """Chooses, for each product, the plan that is fastest alone."""
+        """Chooses for each product the plan that is fastest while no calls run."""
 
     def beside_rounds(self, plan, rounds, fold):
-        """Returns beside.FIELDS for each round, in seconds of one call."""
+        """Returns a dict of the times beside.FIELDS for each round, in seconds a call."""
         return [host_round(self, plan, fold) for _ in range(rounds)]
 
     def planned_for(self, plan):
-        """Returns a text about the SMs of the product's plan, or ""."""
+        """Returns a text about the SMs for which the product is planned, or "" for all SMs."""
         return ""
 
     @contextlib.contextmanager
     def accompanied(self, beside):
-        """Runs the session's product, if any, during a with block. Yields a function to call before each step."""
+        """Runs the session's product, if there is one, during a with block. Yields a function that the caller must
+        call before each step."""
         running = beside and Running(beside.product)
         if running:
             running.start()

@@ -1,9 +1,10 @@
-"""Matrix products by epbench's own code, native/shim/ep_product.c, which plans and launches products of cuBLASLt.
-EPBENCH_PRODUCT is the path of that code as a shared library:
+"""Computes matrix products with native/shim/ep_product.c of epbench's repository, which plans and launches products
+of cuBLASLt. EPBENCH_PRODUCT is the path of this file as a shared library:
 
     cc -O2 -shared -fPIC -o libproduct.so native/shim/ep_product.c -ldl
 
-EPBENCH_CUBLASLT is the file or the folder of cuBLASLt; the default is the cuBLASLt that PyTorch loaded.
+EPBENCH_CUBLASLT is the path of cuBLASLt or of its folder. Without it the module uses the cuBLASLt that PyTorch has
+loaded.
 """
 
 import contextlib
@@ -42,20 +43,21 @@ def opened(path):
 
 
 class LtProduct(TorchProduct):
-    """A TorchProduct that ep_product launches. A launch is one kernel if cuBLASLt supports the batch."""
+    """A TorchProduct whose launches ep_product.c makes. If cuBLASLt supports batches of this product, a launch is one
+    kernel."""
 
     plans_for_fewer = True
 
     def __init__(self, size, device, seed=1):
         super().__init__(size, device, seed)
         self.lib, self.plans = opened(os.environ["EPBENCH_PRODUCT"]), {}
-        self.sms_left = 0  # SMs left to calls, 0 for all
-        self.own = 0  # SMs of the plan that is fastest alone, 0 for all
+        self.sms_left = 0  # SMs for the product while calls run, 0 for all
+        self.own = 0  # SMs of the plan that is fastest while no calls run, 0 for all
         self.workspace = torch.empty(WORKSPACE, dtype=torch.uint8, device=device)
         self.plan()
 
     def plan(self):
-        """Returns the plan that plan_beside chooses, made at the first use."""
+        """Returns the plan for the number of SMs that plan_beside chooses. It makes each plan at the first use."""
         sms = plan_beside(self.own, self.sms_left)
         if sms not in self.plans:
             s, made, text = self.size, ctypes.c_void_p(), ctypes.create_string_buffer(512)
@@ -72,7 +74,7 @@ class LtProduct(TorchProduct):
 
     @property
     def own_plans(self):
-        """Returns the numbers of SMs whose plans are timed alone; 0 means all SMs."""
+        """Returns the numbers of SMs for which plans are timed while no calls run. 0 stands for all SMs."""
         return [0] + [self.multiprocessors - n for n in TAKEN if 2 * n <= self.multiprocessors]
 
     def drop(self):
@@ -93,7 +95,7 @@ class LtProduct(TorchProduct):
 
     @contextlib.contextmanager
     def planned(self, taken):
-        """Inside a block `with planned(taken):` launches are planned for the SMs that remain if calls take `taken`."""
+        """Inside a block `with planned(taken):` launches are planned for all SMs but `taken`, which calls use."""
         self.sms_left = taken and self.multiprocessors - taken
         try:
             yield
@@ -106,7 +108,7 @@ class LtProduct(TorchProduct):
 
 
 def compare(device):
-    """Compares products with PyTorch's in float32."""
+    """Compares the results of products with results of PyTorch in float32."""
     for dtype in ("bf16", "fp8"):
         p = LtProduct(Size("gemm", 16, 256, 512, dtype, 12), device)
         want = torch.bmm(p.x.float(), p.w.float().transpose(1, 2))

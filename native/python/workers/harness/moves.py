@@ -1,8 +1,8 @@
-"""Kernels between communication and grouped products, equal for every library: they sort rows by expert, move them
-back, and compute SwiGLU.
+"""Defines the kernels that run between the communication and the experts' matrix products. They sort rows by expert,
+move rows back, and compute SwiGLU. All communication libraries are measured with the same kernels.
 
-They are Triton kernels, or PyTorch without a GPU. Only the device knows the number of rows, so tensors have room for
-the largest possible number.
+On a GPU they are Triton kernels; without a GPU, PyTorch computes the same. Only the device knows the number of rows,
+so tensors have room for the largest possible number of rows.
 """
 
 import torch
@@ -12,11 +12,11 @@ from .tensors import quantized
 try:
     import triton
     import triton.language as tl
-except ImportError:  # absent from PyTorch for the CPU
+except ImportError:  # PyTorch for the CPU comes without Triton
     triton = None
 
 BLOCK = 1024
-PROGRAMS = 8  # programs for each SM
+PROGRAMS = 8  # Triton programs for each SM
 
 if triton is not None:
     @triton.jit
@@ -133,9 +133,9 @@ def programs(device):
 
 
 class Order:
-    """Places of rows that are sorted by expert. slots [n, k] is the place of each selection, or -1. ends [local
-    experts] is the end of each expert's rows, which begin at multiples of `alignment`. owners [capacity] is each
-    place's expert, or -1; None unless `owned`."""
+    """Where rows lie when they are sorted by expert. slots[i, k] is the place of row i for its selection k, or -1 for
+    an expert of another rank. ends[e] is the place after the last row of expert e. Each expert's rows begin at a
+    multiple of `alignment`. If `owned` is true, owners[p] is the expert of place p, or -1 for an unused place."""
 
     def __init__(self, shape, local, capacity, device, alignment=1, owned=False):
         numbers = lambda *size: torch.zeros(*size, dtype=torch.int32, device=device)
@@ -143,7 +143,7 @@ class Order:
         self.owners, self.alignment, self.capacity = numbers(capacity) if owned else None, alignment, capacity
 
     def place(self, ids):
-        """Computes the places from ids [n, k], local experts or -1."""
+        """Computes the places. `ids` is [n, k]: local experts, or -1 for an expert of another rank."""
         local, n = len(self.counts), ids.numel()
         if on_host(ids):
             return self._place_on_host(ids)
@@ -177,7 +177,8 @@ class Order:
         _spread[(n, blocks(hidden))](rows, self.slots, out, k, triton.next_power_of_2(k), hidden, BLOCK)
 
     def gather(self, y, weights, out):
-        """Writes each row's weighted sum to out, in the order of selections. Rows without experts are not written."""
+        """Writes each row's weighted sum to out. It adds in the order of selections. It writes nothing for a row
+        without experts."""
         if on_host(y):
             total = torch.zeros(out.shape)
             for k in range(self.slots.shape[1]):
@@ -191,8 +192,8 @@ class Order:
 
 
 def swiglu(x, out, ends, weights=None):
-    """Computes silu(gate) * up for x [rows, 2 * width] up to the last end, times weights [rows] if given. If out is a
-    pair, it gets FP8, without weights."""
+    """Computes silu(gate) * up for each row of x [rows, 2 * width] before the last end. If `weights` is given, it
+    multiplies each row by its weight. If `out` is a pair of tensors, the result is FP8 and has no weights."""
     if isinstance(out, tuple):
         return swiglu_fp8(x, out, len(ends) - 1, ends, 1, False)
     if on_host(x):
@@ -203,8 +204,8 @@ def swiglu(x, out, ends, weights=None):
 
 
 def swiglu_masked(x, out, counts):
-    """Computes silu(gate) * up for the first counts[e] rows of x [experts, room, 2 * width]. If out is a pair, it
-    gets FP8."""
+    """Computes silu(gate) * up for the first counts[e] rows of x [experts, room, 2 * width]. If `out` is a pair of
+    tensors, the result is FP8."""
     if isinstance(out, tuple):
         return swiglu_fp8(x, out, len(counts), counts, x.shape[1], True)
     if on_host(x):
@@ -215,7 +216,8 @@ def swiglu_masked(x, out, counts):
 
 
 def swiglu_fp8(x, out, last, ends, room, masked):
-    """Computes swiglu or swiglu_masked in FP8. out is (E4M3 numbers [..., width], scales [..., width / 128])."""
+    """Computes swiglu or swiglu_masked in FP8. `out` is a pair: E4M3 numbers [..., width] and scales [..., width /
+    128]."""
     rows, scales = out
     if on_host(x):
         q, s = quantized(activated_exactly(x.reshape(-1, x.shape[-1])))
@@ -235,8 +237,8 @@ def activated(x, weights=1):
 
 
 def pack(masked, packed, counts, ends, back=False):
-    """Copies the first counts[e] rows of each expert from masked [experts, room, hidden] to packed [rows, hidden],
-    where they end at ends[e]. With back it copies from packed to masked."""
+    """Copies the first counts[e] rows of each expert e from `masked` [experts, room, hidden] to `packed` [rows,
+    hidden]. In `packed` the expert's rows end before row ends[e]. With `back` it copies from `packed` to `masked`."""
     if on_host(masked):
         for e, (n, end) in enumerate(zip(counts.tolist(), ends.tolist())):
             to, rows = packed[end - n:end], masked[e, :n]

@@ -1,5 +1,5 @@
-"""The values of tokens and the outputs of experts as the worker protocol defines them, in plain Python.
-harness.tensors computes the same on tensors."""
+"""Computes the values of tokens and the outputs of experts in plain Python, as the worker protocol defines them.
+harness.tensors computes the same values on tensors."""
 
 import math
 import struct
@@ -8,7 +8,7 @@ MASK = (1 << 64) - 1
 
 
 def mix(x):
-    """Returns SplitMix64's increment and finalizer applied to x."""
+    """Returns the output of the generator SplitMix64 for the state x."""
     x = (x + 0x9E3779B97F4A7C15) & MASK
     x = ((x ^ x >> 30) * 0xBF58476D1CE4E5B9) & MASK
     x = ((x ^ x >> 27) * 0x94D049BB133111EB) & MASK
@@ -26,8 +26,8 @@ def token_row(seed, rank, token, hidden):
 
 
 def weight_row(seed, expert, matrix, row, hidden, intermediate):
-    """Returns a row of a weight matrix as BF16 bytes. Matrix 0 is W1 [2 * intermediate, hidden], gate first; 1 is W2
-    [hidden, intermediate]."""
+    """Returns a row of a weight matrix as BF16 bytes. Matrix 0 is W1 [2 * intermediate, hidden], in which the rows
+    for the gate come first. Matrix 1 is W2 [hidden, intermediate]."""
     length = intermediate if matrix else hidden
     low, base, out = lowest_exponent(length), mix(seed ^ 1 << 62 ^ expert << 1 ^ matrix), []
     for c in range(row * length, (row + 1) * length, 4):
@@ -39,7 +39,8 @@ def weight_row(seed, expert, matrix, row, hidden, intermediate):
 
 
 def lowest_exponent(length):
-    """Returns the lowest biased exponent of weights, so that products keep the magnitude of tokens."""
+    """Returns the lowest biased exponent of weights. It is lower for longer rows, so that the outputs of a matrix
+    product have about the magnitude of the tokens."""
     return 124 - (length.bit_length() - 1) // 2
 
 
@@ -52,7 +53,7 @@ def floats(row):
 
 
 def bf16(values):
-    """Returns BF16 bytes, rounded to nearest, ties to even."""
+    """Rounds values to BF16, to nearest and ties to even, and returns them as bytes."""
     bits = struct.unpack("<%dI" % len(values), struct.pack("<%df" % len(values), *values))
     return struct.pack("<%dH" % len(values), *((u + 0x7FFF + (u >> 16 & 1)) >> 16 & 0xFFFF for u in bits))
 
@@ -76,17 +77,17 @@ def weighted(rows, weights):
 
 BF16_UNIT = 1 / 256  # relative error of rounding to BF16
 FP8_UNIT = 1 / 16  # relative error of rounding to E4M3
-LAYER_SPREAD = 4  # standard deviations, as in kernels/ref/layer.go
+LAYER_SPREAD = 4  # largest error in standard deviations, as in kernels/ref/layer.go
 
 
 def swiglu(gate, up):
-    """Returns silu(gate) * up and its standard deviation from roundings to BF16."""
+    """Returns silu(gate) * up, and the standard deviation that roundings to BF16 cause in it."""
     silu = gate / (1 + math.exp(-gate))
     return silu * up, BF16_UNIT * abs(up) * math.sqrt((1.1 * gate) ** 2 + 3 * silu**2)
 
 
 def expert_output(x, expert, seed, intermediate):
-    """Returns (W2 h, its variance) for one token x, with h = silu(gate) * up."""
+    """Returns an expert's output for one token x, and the variance that roundings cause in each value."""
     hidden = len(x)
     row = lambda matrix, i: floats(weight_row(seed, expert, matrix, i, hidden, intermediate))
     dot = lambda i: sum(w * v for w, v in zip(row(0, i), x))
@@ -100,8 +101,8 @@ def expert_output(x, expert, seed, intermediate):
 
 
 def layer_row(parts, hidden):
-    """Returns a token's layer output, and each value's error bound. parts: (rank, weight, y, variance) of its
-    experts."""
+    """Returns a token's layer output, and a bound for the error of each value. `parts` has (rank, weight, y,
+    variance) for each of the token's experts."""
     want, bound = [0.0] * hidden, []
     partials = {rank: [0.0] * hidden for rank, _, _, _ in parts}
     for rank, weight, y, _ in parts:

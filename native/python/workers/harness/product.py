@@ -1,4 +1,5 @@
-"""A matrix product of PyTorch, through cuBLASLt, with the values and sizes of kernels/cuda/drive."""
+"""Computes matrix products with PyTorch, which calls cuBLASLt. Matrices have the values and sizes that
+kernels/cuda/drive uses."""
 
 import contextlib
 import math
@@ -9,8 +10,9 @@ from .beside import HELD, share_of, spelled
 
 COPY_BYTES, COPY_PARTS = 64 << 20, 4  # bytes of one copy, and launches of a pass
 
-# (mask of random bits, set bits), for values between 1/2 and 1 with either sign. The values are those of
-# kernels/cuda/drive, because the GPU's power, and so its clock, depends on the values.
+# For each dtype, a mask of the bits that are random, and the bits that are always set. The values are between 1/2 and
+# 1 with either sign. They must have the distribution of kernels/cuda/drive, because a GPU's power depends on the
+# values, and its clock rate depends on the power.
 BITS = {"bf16": (0x807F807F, 0x3F003F00), "fp8": (0x87878787, 0x30303030)}
 DTYPES = {"bf16": torch.bfloat16, "fp8": torch.float8_e4m3fn}
 
@@ -26,7 +28,8 @@ def filled(shape, dtype, device, seed):
 
 class TorchProduct:
     """The product [M, K] x [K, N] for each expert, accumulated in float32, with a BF16 result. In e4m3 a kernel
-    computes one expert, in BF16 all experts of a launch. The CPU multiplies e4m3 as BF16."""
+    computes one expert. In BF16 a kernel computes all experts of a launch. On the CPU, e4m3 is converted to BF16
+    first."""
 
     plans_for_fewer = hasattr(torch._C, "_set_sm_carveout_experimental")
 
@@ -42,7 +45,7 @@ class TorchProduct:
         self.out = torch.empty(g, m, n, dtype=torch.bfloat16, device=device)
         self.one = torch.ones((), device=device)
         if device.type == "cuda" and size.dtype == "bf16":
-            torch.backends.cuda.preferred_blas_library("cublaslt")  # it can plan for fewer SMs
+            torch.backends.cuda.preferred_blas_library("cublaslt")  # cuBLASLt can plan for fewer SMs
 
     @property
     def launches(self):
@@ -53,8 +56,8 @@ class TorchProduct:
         return self.launches
 
     def take(self, share, least):
-        """Chooses the number of experts in a launch. Returns the number of launches for `share` passes, at least
-        `least`."""
+        """Chooses the number of experts in a launch. Returns the number of launches for `share` passes over all
+        experts; it is at least `least`."""
         self.batch, launches = share_of(share, max(self.size.groups, 1), self.launches, least)
         return launches
 
@@ -79,8 +82,8 @@ class TorchProduct:
 
     @contextlib.contextmanager
     def planned(self, taken):
-        """Inside a block `with planned(taken):` PyTorch chooses kernels for the SMs that remain if calls take
-        `taken`. Some versions of PyTorch cannot choose."""
+        """Inside a block `with planned(taken):` PyTorch chooses kernels for all SMs but `taken`, which calls use. In
+        some versions of PyTorch this has no effect."""
         if not taken or self.size.kind == "copy" or not self.plans_for_fewer:
             yield
             return

@@ -1,4 +1,4 @@
-"""The connection of one rank to epbench: greeting, heartbeats, requests and answers."""
+"""Connects one rank to epbench, and exchanges greetings, heartbeats, requests and answers."""
 
 import hmac
 import json
@@ -15,7 +15,7 @@ FAILURE = -32001  # error code of a Failure
 
 
 class Failure(Exception):
-    """The failure of a candidate. status is illegal, compile, launch, mismatch, hang, crash or unstable."""
+    """The measurement of a config failed. `status` is illegal, compile, launch, mismatch, hang, crash or unstable."""
 
     def __init__(self, status, reason):
         super().__init__(reason)
@@ -27,7 +27,8 @@ class Broken(Failure):
 
 
 def place():
-    """Returns the name of the function in which the main thread is. By it epbench finds the rank that hangs."""
+    """Returns the name of the function that the main thread is running. From these names epbench sees which rank
+    hangs."""
     frame = sys._current_frames().get(threading.main_thread().ident)
     return ", %s of %s" % (frame.f_code.co_name, os.path.basename(frame.f_code.co_filename)) if frame else ""
 
@@ -36,7 +37,7 @@ GREETING = 4096  # longest greeting in bytes
 
 
 class Unheard(Exception):
-    """The listener closed the connection early; another try may succeed."""
+    """The listener closed the connection early. A new connection may succeed."""
 
 
 class Stream:
@@ -65,8 +66,8 @@ def prove(token, *words):
 
 
 def knock(address, token, greeting, limit=60, kind=Stream):
-    """Connects to (host, port); each side proves that it knows the token. Returns the stream and the answer. Tries
-    again after Unheard."""
+    """Connects to (host, port). Each side proves to its peer that it knows the token. Returns the stream and the
+    answer. If the listener closes the connection early, it connects again for up to `limit` seconds."""
     end, pause = time.monotonic() + limit, 0.05
     while True:
         stream = kind(socket.create_connection(address, timeout=180))
@@ -81,7 +82,8 @@ def knock(address, token, greeting, limit=60, kind=Stream):
 
 
 def introduced(stream, token, greeting):
-    """Exchanges greeting and proofs, and returns the answer. If a proof fails, this process ends."""
+    """Exchanges a greeting and proofs with the listener, and returns the listener's answer. If a proof fails, this
+    process ends."""
     mine = secrets.token_hex(16)
     try:
         stream.write({**greeting, "nonce": mine})
@@ -101,8 +103,8 @@ def introduced(stream, token, greeting):
 
 
 def heard(stream, token, ranks):
-    """Does the listener's part of knock(). Returns (rank, the last message to send to it). Any exception means that the
-    other side is not a rank of this run."""
+    """Answers a rank that calls knock(). Returns the rank and the last message that the caller must send to this
+    rank. It raises an exception if the program that connected is not a rank of this run."""
     stream.socket.settimeout(10)
     theirs = stream.read(GREETING)
     mine, rank = secrets.token_hex(16), theirs["rank"]
@@ -131,7 +133,8 @@ class Line:
             self.stream.write(message)
 
     def _read(self):
-        """Reads in a thread, because the main thread may hang. The process ends with the connection."""
+        """Reads requests in a thread of its own, because the main thread may hang. When the connection ends, it ends
+        the process."""
         try:
             for line in self.lines:
                 self.requests.put(json.loads(line))
@@ -154,7 +157,8 @@ class Line:
         self._write({"jsonrpc": "2.0", "method": method, "params": params})
 
     def failed(self, status, reason):
-        """Tells epbench that this rank failed. After the answer to the request, epbench ignores this."""
+        """Tells epbench that this rank failed. epbench ignores the message if the worker has answered the request
+        already."""
         about = {} if self.serving is None else {"id": self.serving}
         self.notify("failed", {**about, "status": status, "reason": reason})
 

@@ -12,8 +12,9 @@ import time
 
 from .protocol import Line, Stream, heard, knock
 
-# Variables for (rank, ranks, rank on this host) of torchrun, OpenMPI, MPICH and Slurm. Slurm comes last, because
-# MPICH starts its daemons with srun.
+# Names of the variables with the rank, the number of ranks and the rank on this host. They are those of torchrun,
+# OpenMPI, MPICH and Slurm. Slurm must come last: MPICH may start its daemons with Slurm's srun, and then Slurm's
+# variables describe the daemons.
 NAMES = (
     ("RANK", "WORLD_SIZE", "LOCAL_RANK"),
     ("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_RANK"),
@@ -23,7 +24,8 @@ NAMES = (
 
 
 def find_place(environ=os.environ):
-    """Returns (rank, ranks, local rank), (0, 1, 0) without a launcher. Prefers a launcher that sets the local rank."""
+    """Returns (rank, ranks, local rank). Without a launcher it returns (0, 1, 0). If several launchers have set
+    variables, it takes one that has set the local rank."""
     given = {name for name, value in environ.items() if value}
     for n in (3, 2):
         for names in NAMES:
@@ -33,7 +35,7 @@ def find_place(environ=os.environ):
     return 0, 1, 0
 
 
-UNPROVED = 256  # connections without a proof; one more closes the oldest
+UNPROVED = 256  # most open connections without a proof; a further one closes the oldest
 
 
 def packed(thing):
@@ -58,8 +60,8 @@ class Link(Stream):
 
 
 class Ranks:
-    """All ranks of a worker, connected through rank 0. Objects are sent as JSON: tuples become lists. If a rank dies,
-    epbench ends the others."""
+    """All ranks of a worker. Each is connected to rank 0. Objects are sent as JSON, so tuples become lists. If a rank
+    dies, epbench ends all ranks."""
 
     def __init__(self):
         self.rank, self.ranks, self.local_rank = find_place()
@@ -76,17 +78,18 @@ class Ranks:
             self.link, _ = knock((host, int(port)), token, {"rank": self.rank, "ranks": self.ranks}, kind=Link)
 
     def gathered(self, listener, token):
-        """Returns the links by rank. Any program may connect, so a thread for each connection checks its proof."""
+        """Waits until all ranks have connected, and returns {rank: link}. Any program may connect, so a thread for
+        each connection checks the proof."""
         known, unproved = queue.Queue(), collections.deque()
 
         def greet(link):
             try:
                 rank, welcome = heard(link, token, self.ranks)
-                unproved.remove(link)  # ValueError: admit has closed the link; its rank connects again
+                unproved.remove(link)  # raises ValueError if admit has closed this link
                 link.write(welcome)
                 link.socket.settimeout(None)
                 known.put((rank, link))
-            except Exception:  # not a rank of this run, or gone
+            except Exception:  # a program that is no rank of this run, or a closed link
                 with contextlib.suppress(ValueError):
                     unproved.remove(link)
                 with contextlib.suppress(OSError):
@@ -99,7 +102,7 @@ class Ranks:
             unproved.append(link)
             try:
                 threading.Thread(target=greet, args=(link,), daemon=True).start()
-            except RuntimeError:  # too many threads
+            except RuntimeError:  # the system allows no further thread
                 unproved.remove(link)
                 link.close()
 
@@ -119,7 +122,7 @@ class Ranks:
 
     @staticmethod
     def address():
-        """Returns this host's address on the network to epbench."""
+        """Returns the address that this host has on the network that reaches epbench."""
         host, _, port = os.environ["EPBENCH_ADDRESS"].rpartition(":")
         family, kind, _, _, there = socket.getaddrinfo(host.strip("[]"), int(port), type=socket.SOCK_DGRAM)[0]
         with socket.socket(family, kind) as s:
@@ -132,14 +135,14 @@ class Ranks:
         return self._share("request", thing)
 
     def answers(self, answer):
-        """Returns all answers on rank 0, else None."""
+        """Returns the answers of all ranks on rank 0. On any other rank it returns None."""
         return self._collect("answer", answer)
 
     def share(self, thing=None):
         return self._share("exchange", thing)
 
     def collect(self, thing):
-        """Returns the objects of all ranks in order, on rank 0; else None."""
+        """Returns the objects of all ranks in order on rank 0. On any other rank it returns None."""
         return self._collect("exchange", thing)
 
     def exchange(self, thing):
@@ -163,8 +166,8 @@ class Ranks:
         return [thing] + [self._received(link, kind) for link in self.links.values()]
 
     def _received(self, link, kind):
-        """Returns the next object of a link. If that rank has failed, its answer comes instead, and this process
-        ends."""
+        """Returns the next object that the link's rank sends. If the rank has failed, it sends an error answer and no
+        object. Then this process ends."""
         number, got, thing = self._waited(link)
         if (number, got) != (self.number, kind):
             raise SystemExit("rank %d: received %s %d of another rank, but expected %s %d: only one rank failed; "
@@ -181,8 +184,9 @@ class Ranks:
 
     @contextlib.contextmanager
     def _gone(self):
-        """Ends this process without a report, because epbench names the rank that is gone."""
+        """Ends this process if the connection to another rank is lost. It reports nothing to epbench, which itself
+        sees which rank is gone."""
         try:
             yield
-        except (EOFError, OSError):  # OSError: the other rank ended before it had read everything
+        except (EOFError, OSError):  # OSError: the other rank ended and did not read all
             raise SystemExit("rank %d: another rank is gone" % self.rank) from None

@@ -1,4 +1,5 @@
-"""The main loop of a worker: every rank performs the requests that rank 0 receives."""
+"""Runs the main loop of a worker. Rank 0 receives requests from epbench and passes them on, and every rank performs
+them."""
 
 import base64
 import hashlib
@@ -14,7 +15,7 @@ PROTOCOL = 2
 
 
 def by_round(ranks):
-    """Turns lists [rank][round] into lists [round][rank]."""
+    """Transposes values that are indexed by [rank][round]. In the result the index is [round][rank]."""
     return [list(r) for r in zip(*ranks)]
 
 
@@ -56,13 +57,14 @@ class Worker:
         except Failure as f:
             return self.failed(f.status, str(f))
         except Exception as e:
-            # After a CUDA error every later call would fail.
+            # The process ends, because after a CUDA error all later calls would fail.
             traceback.print_exc()
             self.failed("crash", "%s: %s" % (type(e).__name__, e))
             sys.exit(1)
 
     def failed(self, status, reason):
-        """Reports a failure at once, because other ranks may wait. Returns the error."""
+        """Reports a failure to epbench and returns it as an error. It reports before the request's answer, because
+        the request may never end on ranks that wait for this rank."""
         self.ranks.line.failed(status, reason)
         return {"error": {"code": FAILURE, "message": "rank %d: %s" % (self.ranks.rank, reason), "data": {"status": status}}}
 
@@ -87,7 +89,8 @@ class Worker:
         return {"session": self.number}
 
     def default(self, op, other):
-        """Returns a Half with default values, of the first kernel of `op` that fits kernel `other` of the other op."""
+        """Returns the default config of a dispatch or combine, whichever `op` names. `other` names a kernel of the
+        opposite op. The function takes the first kernel of `op` that works together with kernel `other`."""
         accepts = {k["name"]: k["accepts"] for k in self.declared if k["op"] == "combine"}
         fits = lambda d, c: not accepts[c] or d in accepts[c]
         k = next(k for k in self.declared if k["op"] == op and (fits(k["name"], other) if op == "dispatch" else fits(other, k["name"])))

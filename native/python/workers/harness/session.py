@@ -1,4 +1,4 @@
-"""Runs rounds of one workload on one rank, and compares every row."""
+"""Runs calls with one routing on one rank, in measured rounds or to compare every row with the expected row."""
 
 import base64
 import collections
@@ -11,12 +11,13 @@ from .protocol import Failure
 
 NO_NUMBER = 1e30  # replaces NaN and infinity, which JSON cannot hold
 
-# The dispatch or the combine of a config.
+# A kernel of dispatch or combine, and the values of its parameters. A config has one or both of these halves.
 Half = collections.namedtuple("Half", "kernel values")
 
 
 class Work:
-    """The workload of a session. Expert e is on rank e // (experts / ranks)."""
+    """What a session's calls send: the number of tokens of each rank, and the experts and weights of each token.
+    Experts are distributed to the ranks in order, `local` experts on each rank."""
 
     def __init__(self, params, rank):
         self.problem = p = params["problem"]
@@ -30,7 +31,7 @@ class Work:
         self.weights = [struct.unpack("<%df" % (n * self.topk), w) for n, (_, w) in zip(self.counts, self.bytes)]
 
     def choices(self, source, token):
-        """Returns a token's (expert, weight) in top-k order, without masked ones."""
+        """Returns pairs (expert, weight) of a token in top-k order. It leaves out selections with the id -1."""
         at = slice(token * self.topk, (token + 1) * self.topk)
         return [(e, w) for e, w in zip(self.ids[source][at], self.weights[source][at]) if e >= 0]
 
@@ -53,7 +54,7 @@ class Work:
 
 
 def halves(op, config):
-    """Returns (dispatch, combine) of a config, with None for the one that it lacks."""
+    """Returns the two halves of a config, (dispatch, combine). A half that the config lacks is None."""
     if op != "pair":
         half = Half(config["kernel"], config["values"])
         return (half, None) if op == "dispatch" else (None, half)
@@ -67,7 +68,7 @@ def halves(op, config):
 class Session:
     def __init__(self, library, params, worker):
         self.library, self.work, self.worker = library, Work(params, library.rank), worker
-        self.op, self.staged = self.work.problem["op"], set()  # configs with timed stages
+        self.op, self.staged = self.work.problem["op"], set()  # names of configs whose stages were timed
         library.lanes, library.micro_batch = {}, 0
         library.open(self.work)
         self.beside = Beside(library, self.work.problem) if self.work.problem.get("beside") else None
@@ -98,7 +99,8 @@ class Session:
         return dispatch, combine
 
     def steps(self, config):
-        """Returns the steps of one call as (whether the time counts, function)."""
+        """Returns the steps of one call as pairs (measured, function). If `measured` is false, the step's time does
+        not count."""
         if self.op == "layer":
             return [(True, step) for _, step in self.library.layer(self.only(config))]
         dispatch, combine = self.halves(config)
@@ -111,7 +113,8 @@ class Session:
         return out
 
     def parts(self, config):
-        """Returns the measured Parts of a call. In a decode step the calls of two micro-batches alternate."""
+        """Returns the measured Parts of a call. In a decode step, calls of two micro-batches take turns, so each op
+        has two Parts."""
         dispatch, combine = self.halves(config)
         lanes = (0, 1) if self.beside.step else (0,)
         return [self.part(op, half, lane) for op, half in (("dispatch", dispatch), ("combine", combine))
@@ -145,7 +148,8 @@ class Session:
         return reply
 
     def run_beside(self, plan, rounds, fold):
-        """Runs rounds of calls alone, the product alone, and both."""
+        """Runs rounds. Each round measures the calls without the product, the product without calls, and both
+        together."""
         if not self.beside.share:
             self.size()
         if not self.beside.chosen:
@@ -157,21 +161,22 @@ class Session:
         return {"clock": self.library.beside_clock, "fold": fold, **reply}
 
     def size(self):
-        """Decides how much of the product runs beside one call of the default config. So costs do not depend on the
-        first candidate."""
+        """Decides how much of the product runs with one call. It measures the default config for this, so that the
+        result does not depend on which config is measured first."""
         self.prepare(self.default)
         name, steps = json.dumps(self.default, sort_keys=True), self.steps(self.default)
         self.beside.take(self.slowest(self.library.timed(name, steps, SIZING, 1)),
                          self.slowest(self.library.product_alone(self.beside.product, SIZING)))
 
     def slowest(self, seconds):
-        """Returns the median over rounds of the slowest rank's seconds, on all ranks."""
+        """Takes the slowest rank's seconds in each round, and returns the median over rounds. All ranks must call
+        it."""
         rounds = sorted(map(max, zip(*self.library.ranks.exchange(seconds))))
         return rounds[len(rounds) // 2]
 
     def verify(self, config, probes):
-        """Runs a candidate once, beside the product if any, and compares every row. Returns the result and this
-        rank's probed rows."""
+        """Runs a config once and compares every row. If the session has a product, it runs at the same time. Returns
+        the result, and the rows that epbench asked this rank for (`probes`)."""
         self.library.poison()
         with self.library.accompanied(self.beside) as again:
             for _, step in self.steps(config):
@@ -188,8 +193,8 @@ class Session:
         return reply
 
     def compare_dispatch(self):
-        """Compares received rows. Each (source rank, token, experts) must occur exactly once, in any order, with the
-        token's bytes."""
+        """Compares received rows. Each expected (source rank, token, experts) must occur exactly once, and its row
+        must have the token's bytes. Rows may come in any order."""
         missing, wrong, detail, rows = dict.fromkeys(self.work.expected(self.library.layout)), 0, "", 0
         for source, token, experts, row in self.library.received():
             rows += 1
@@ -203,7 +208,8 @@ class Session:
         return {"rows": max(rows, wrong + len(missing)), "wrong": wrong + len(missing), "max_err": 0.0, "detail": detail}
 
     def compare_combine(self):
-        """Compares combined tokens. A value's error may be at most 3/256 of the sum of its terms' magnitudes."""
+        """Compares combined tokens. A value is a sum of terms. Its error may be at most 3/256 of the sum of the
+        terms' absolute values."""
         wrong, detail, worst = 0, "", 0.0
         for token in range(self.work.tokens):
             want, size = [0.0] * self.work.hidden, [0.0] * self.work.hidden
@@ -213,7 +219,7 @@ class Session:
                 want = [a + w * v for a, v in zip(want, values)]
                 size = [a + abs(w * v) for a, v in zip(size, values)]
             got, scale = payload.floats(bytes(self.library.combined(token))), max(map(abs, want), default=0) or 1
-            # min returns its first argument for NaN, so NaN counts as NO_NUMBER.
+            # If the error is NaN, min returns its first argument, which is NO_NUMBER.
             worst = max([worst] + [min(NO_NUMBER, abs(g - x) / scale) for g, x in zip(got, want)])
             bad = [c for c, (g, x, s) in enumerate(zip(got, want, size)) if not abs(g - x) <= 3 * s / 256]
             if bad:

@@ -1,11 +1,11 @@
-"""Rounds of calls and a matrix product on two streams of a GPU, captured in CUDA graphs.
+"""Captures rounds in CUDA graphs. In a round, calls and a matrix product run on two streams of a GPU.
 
-As in kernels/cuda/drive, calls have a high priority and the product a low one. Kernels in a graph keep the priorities
-of their streams.
+The stream of the calls has a high priority, and the stream of the product has a low priority. kernels/cuda/drive does
+the same. Kernels in a graph keep the priority of their stream.
 """
 
-MARKS = 4  # readings of a product's progress
-STEP_ATTENTION = (0, 3)  # calls of a decode step during which attention runs; during the others, the experts run
+MARKS = 4  # how many events in a round show the product's progress
+STEP_ATTENTION = (0, 3)  # with these calls of a decode step attention runs; with all others, the experts run
 
 
 class Streams:
@@ -48,7 +48,8 @@ class Course:
         return seconds(begin, self.marks[len(self.launches) - 1])
 
     def done_at(self, begin, at):
-        """Returns the fraction of the product that was done `at` seconds after `begin`, interpolated between events."""
+        """Returns the fraction of the product that had run when `at` seconds had passed since `begin`. It
+        interpolates between events."""
         before, share = 0.0, 0.0
         for i, mark in self.marks.items():
             when, done = seconds(begin, mark), (i + 1) / len(self.launches)
@@ -63,15 +64,16 @@ def seconds(begin, end):
 
 
 class Round:
-    """A round of `calls` calls. product() is for the product alone, both() for calls and product together. Each returns
-    two functions: the first is to be captured in a graph, the second reads the events after a replay."""
+    """A round of `calls` calls. product() runs the product without calls. both() runs calls and product together.
+    Each returns two functions. The caller captures the first in a graph, and calls the second after a replay to read
+    the events."""
 
     def __init__(self, streams, plan, calls):
         self.streams, self.plan, self.calls = streams, plan, calls
         self.beside, self.event = plan.beside, streams.event
 
     def launches(self):
-        """Returns the product's launches in a round, and the number of marks for their Course."""
+        """Returns the product's launches in a round, and how many events shall show their progress."""
         product, share = self.beside.product, self.beside.share
         if self.beside.step:
             return [x for _ in range(self.calls) for i in range(len(self.plan.parts)) for x in self.step_product(i)], 1
@@ -124,8 +126,8 @@ class Round:
         return run, read
 
     def step_abreast(self):
-        """Runs each call of one micro-batch beside a product of the other. The call is queued before
-        the product: behind a product that fills the GPU, the call could not begin."""
+        """Runs each call of one micro-batch at the same time as a product of the second micro-batch. It queues the
+        call first. If a product that fills the GPU were first, the call could not begin."""
         begin, end, cuda = self.event(), self.event(), self.streams.cuda
 
         def run():
@@ -150,9 +152,8 @@ class Round:
         return run, read
 
     def phases(self):
-        """Runs send, product and receive on one stream. One further call has events around its send,
-        product and receive. The timed calls have no such events, because an event takes about as long as a short
-        send."""
+        """Runs send, product and receive on one stream. The timed calls have no events between these phases, because
+        an event takes about as long as a short send. So one more call after the timed calls has such events."""
         begin, end = self.event(), self.event()
         halves = [[self.event() for _ in range(4)] for _ in self.plan.parts]
 
@@ -171,8 +172,8 @@ class Round:
         return run, read
 
     def unit(self, around):
-        """Runs a call in phases, and calls around(part, place) between them. place is 0 before the send, 1 before the
-        product, 2 after the product, 3 after the receive."""
+        """Runs a call in phases: send, product, receive. Before and after each phase it calls around(i, n) for part
+        i. n is 0 before the send, 1 before the product, 2 after the product and 3 after the receive."""
         for i, part in enumerate(self.plan.parts):
             send, receive = part.phases
             around(i, 0)

@@ -1,15 +1,17 @@
-"""DeepEP V1 on one host: the normal kernels, and the low-latency ones.
+"""Runs DeepEP V1 on one host: its normal kernels and its low-latency kernels.
 
-Mode own declares the normal kernels a second time, under the name deepep-own, with the config that an engine would
-use: by=map is DeepEP's own config for the number of ranks, by=shim is the config of a shim (the module
-EPBENCH_DEEPEP_SHIM), and by=json is the config of an SGLang JSON file (the path EPBENCH_DEEPEP_CONFIG).
+In mode `own` the normal kernels are declared a second time, under the name deepep-own. These run with the config that
+an inference engine would use, and the parameter `by` says where it comes from. With by=map it is DeepEP's own config
+for the number of ranks. With by=shim a shim chooses it, which is the module that EPBENCH_DEEPEP_SHIM names. With
+by=json it comes from a JSON file of SGLang, at the path EPBENCH_DEEPEP_CONFIG.
 
-The normal kernels move one row for each (token, rank), without gaps between rows; combine adds the rows of all ranks.
-A call includes DeepEP's layout kernel and its exchange of counts. FP8 tokens are cast before the call.
+The normal kernels send a token once to each rank that has any of its experts. Received rows have no gaps between
+them. Combine adds the rows of all ranks. A call includes DeepEP's layout kernel and its exchange of counts. FP8
+tokens are cast before the call.
 
 The low-latency kernels return rows [local experts, ranks x max_tokens, hidden] and counts. The call casts the tokens,
-and combine multiplies by the router weights. With hook=1 DeepEP sends in one kernel and receives in a second when the
-hook is called, both on the caller's stream. With hook=0 there is one kernel, on DeepEP's own stream.
+and combine multiplies rows by the router's weights. With hook=1 one kernel sends, and another kernel receives when
+the hook is called. Both run on the caller's stream. With hook=0 one kernel does both, on DeepEP's own stream.
 """
 
 import importlib
@@ -23,9 +25,9 @@ from harness.gpu import GPULibrary
 from harness.layers import Layers, MaskedLayer, RankLayer, mean_rows, products
 from harness.tensors import dequantized, gain
 
-# DeepEP's own send chunks (dispatch, combine) by number of ranks.
+# For each number of ranks: how many tokens DeepEP sends at a time by default, in dispatch and in combine.
 OWN = {2: (24, 10), 4: (6, 9), 8: (6, 4)}
-# A channel has two SMs.
+# Numbers of SMs. They are even, because DeepEP uses two SMs for each channel.
 SMS = [8, 12, 16, 20, 24, 32, 48, 64, 80, 96, 112, 128]
 LL_HIDDEN = (2048, 2560, 4096, 5120, 6144, 7168, 8192)
 NVL_BYTES = 1 << 30
@@ -51,8 +53,9 @@ class Library(GPULibrary):
         self.version = installed_version("deep_ep", "1")
 
     def read_exports(self):
-        """Fills self.exports: for each value of the parameter `by`, a function that returns the config of an op. For
-        the shim it returns None, because the shim has replaced DeepEP's methods."""
+        """Fills self.exports. For each value of the parameter `by` it holds a function that returns the config of
+        dispatch or combine. With by=shim the function returns None, because the shim has replaced DeepEP's methods
+        and chooses itself."""
         maps = {"dispatch": self.deep_ep.Buffer.get_dispatch_config, "combine": self.deep_ep.Buffer.get_combine_config}
         self.exports = {"map": lambda op: maps[op](self.ranks.ranks)}
         if os.environ.get("EPBENCH_DEEPEP_CONFIG"):
@@ -91,7 +94,7 @@ class Library(GPULibrary):
         return self.halves("deepep-own", by, by, rules) + normal
 
     def halves(self, name, dispatch, combine, rules):
-        """Declares the normal dispatch and combine under a name."""
+        """Declares the normal dispatch and combine as kernels with this name."""
         return [kernel(self, name, "dispatch", "get_dispatch_layout and dispatch", dispatch, rules, layout="rank:packed", inside=["counts"]),
                 kernel(self, name, "combine", "combine", combine, rules, accepts=[name], layout="rank:packed", sum="plain", inside=["reduction"])]
 
@@ -149,7 +152,8 @@ class Library(GPULibrary):
         self.layers.close()
 
     def open_low_latency(self, work):
-        """Makes the low-latency buffer. NVSHMEM can start only once in a process, so all sessions have one shape."""
+        """Makes the low-latency buffer. DeepEP uses NVSHMEM, which can start only once in a process. So the buffer
+        cannot be made again, and all sessions must have the same shape."""
         shape = (work.capacity, work.hidden, self.experts_all)
         if self.buffer is None:
             hint = self.deep_ep.Buffer.get_low_latency_rdma_size_hint(work.capacity, work.hidden, work.ranks, self.experts_all)
@@ -159,7 +163,7 @@ class Library(GPULibrary):
             raise Failure("illegal", "max-tokens, hidden, experts: %s, but the buffers were made for %s; give --max-tokens, and sweep one model at a time" % (shape, self.shape))
 
     def config(self, half, op):
-        """Returns a deep_ep.Config, or None if DeepEP chooses."""
+        """Returns a deep_ep.Config, or None if DeepEP shall choose the config."""
         v = half.values
         return self.exports[v["by"]](op) if "by" in v else self.deep_ep.Config(v["sms"], v["send"], v["recv"])
 
@@ -175,8 +179,9 @@ class Library(GPULibrary):
         return lambda: send(True), lambda: self.receive()
 
     def taken(self, half):
-        """Returns the number of SMs that an op takes. Low-latency kernels have one warp group for each expert, and g
-        = ceil(experts / SMs of the GPU) groups on an SM."""
+        """Returns the number of SMs that an op takes. A low-latency kernel has one warp group for each expert. It
+        puts as few groups on an SM as fit the GPU, so it takes fewer SMs than the GPU has if the groups do not fill
+        the last round."""
         if self.low_latency:
             return -(-self.experts_all // -(-self.experts_all // self.multiprocessors()))
         return half.values.get("sms", 0)
@@ -209,7 +214,8 @@ class Library(GPULibrary):
             self.out = self.buffer.combine(self.y, self.handle, config=self.config(half, "combine"))[0]
 
     def values(self, rows=slice(None)):
-        """Returns received rows, dequantized. For low-latency calls `rows` is a local expert."""
+        """Returns received rows as numbers, without scales. In low-latency calls `rows` selects a local expert; in
+        normal calls it selects rows."""
         if not self.fp8:
             return self.got[rows]
         q, scales = self.got[0][rows], self.got[1][rows]
@@ -224,13 +230,13 @@ class Library(GPULibrary):
             self.y[e] = (torch.nan_to_num(self.values(e)).float() * float(gain(torch.tensor(first + e)))).to(torch.bfloat16)
 
     def chosen(self):
-        """Returns global expert ids; DeepEP numbers a rank's experts from 0."""
+        """Returns global expert ids. In DeepEP's outputs, each rank's experts have ids from 0."""
         return torch.where(self.got_ids >= 0, self.got_ids + self.rank * self.work.local, -1)
 
     def rows(self):
         if self.low_latency:
             return self.masked_rows()
-        ends = self.handle[0][:, self.rank].tolist()  # end of each source rank's rows
+        ends = self.handle[0][:, self.rank].tolist()  # index after each source rank's last row
         sizes = torch.tensor([b - a for a, b in zip([0] + ends, ends)], device=self.device)
         source = torch.arange(self.work.ranks, device=self.device).repeat_interleave(sizes)
         n = len(source)
@@ -238,7 +244,8 @@ class Library(GPULibrary):
 
     def masked_rows(self):
         """Returns what rows() returns, for low-latency calls. The rows of an expert from one source rank are
-        contiguous. An int64 holds the index of the first row (upper 32 bits) and the number of rows (lower 32)."""
+        contiguous. DeepEP describes these rows by one int64: the upper 32 bits are the index of the first row, and
+        the lower 32 bits are the number of rows."""
         parts, first = [], self.rank * self.work.local
         where = self.handle[1].tolist()
         for e in range(self.work.local):

@@ -1,13 +1,15 @@
-"""DeepEP V2 (ElasticBuffer) on one host, without hybrid mode.
+"""Runs DeepEP V2's ElasticBuffer on one host, without hybrid mode.
 
-Layout rank:packed has one row for each (token, rank). In layouts expert and expert:128 the rows of each expert are
-contiguous (do_expand), and combine first adds the rows of a token on the rank that computed them. In all layouts the
-experts weight their rows, and combine adds rows without weights.
+In layout rank:packed a token has one row on each rank that has any of its experts. Layouts expert and expert:128 use
+do_expand: a token has a row for each of its experts, and the rows of an expert are contiguous. In these layouts
+combine first adds a token's rows on the rank that computed them. In all layouts the experts multiply their rows by
+the weights, and combine only adds.
 
-In mode counts the host waits for the counts (do_cpu_sync), the outputs have exactly the received rows, and two events
-around the calls are the clock. FP8 tokens are cast before the call.
+In mode `counts` DeepEP's host code waits for the counts (do_cpu_sync), so outputs have room for exactly the received
+rows. Such calls cannot be captured in a graph, and two events around the calls measure their time. FP8 tokens are
+cast before the call.
 
-V2 needs NCCL 2.30.4: compile against it and load it first (LD_PRELOAD).
+V2 needs NCCL 2.30.4. Compile V2 with this NCCL, and load this NCCL before PyTorch's by LD_PRELOAD.
 """
 
 import os
@@ -34,13 +36,13 @@ class Library(GPULibrary):
 
     def start(self, ranks):
         super().start(ranks)
-        os.environ.setdefault("EP_DISABLE_GIN", "1")  # otherwise V2 needs InfiniBand
+        os.environ.setdefault("EP_DISABLE_GIN", "1")  # without it V2 needs InfiniBand
         import deep_ep
 
         if not hasattr(deep_ep, "ElasticBuffer"):
             raise ImportError("deep_ep has no ElasticBuffer: this is DeepEP V1; use the worker deepep")
         self.deep_ep, self.version = deep_ep, installed_version("deep_ep", getattr(deep_ep, "__version__", "2"))
-        # V2 takes the communicator that PyTorch makes at the group's first collective.
+        # Makes PyTorch create the group's NCCL communicator, which V2 uses.
         torch.distributed.all_reduce(self.flag)
         self.settle()
         self.buffers, self.shape, self.expand = {}, None, False
@@ -86,7 +88,8 @@ class Library(GPULibrary):
         self.buffers = {}
 
     def buffer(self, half):
-        """Returns the buffer for a value of reductions. All ranks make it together."""
+        """Returns the ElasticBuffer for a value of the parameter `reductions`. At the first use all ranks make the
+        buffer together."""
         reductions = bool(half.values.get("reductions", 1))
         if reductions not in self.buffers:
             capacity, hidden, topk = self.shape
@@ -98,7 +101,7 @@ class Library(GPULibrary):
     def prepare(self, half):
         self.buffer(half)
         if self.work.problem["op"] == "layer":
-            self.dispatch_layer(half)  # to see for how many rows V2 makes room
+            self.dispatch_layer(half)  # shows for how many rows V2 makes room
 
     def dispatch_layer(self, half):
         self.expand = half.kernel.endswith("-expand")
@@ -125,7 +128,7 @@ class Library(GPULibrary):
         return [("dispatch", lambda: self.dispatch_layer(half)), *inside, ("combine", combine)]
 
     def local_ids(self):
-        """Returns [rows, top-k], -1 for no expert of this rank."""
+        """Returns local expert ids, [rows, top-k]. An id is -1 for an expert of another rank, and in unused rows."""
         used = torch.arange(len(self.got_ids), device=self.device)[:, None] < self.index[1][-1]
         return torch.where(used, self.got_ids, -1)
 
@@ -141,14 +144,15 @@ class Library(GPULibrary):
         self.index = (h.recv_src_metadata, h.psum_num_recv_tokens_per_scaleup_rank, h.psum_num_recv_tokens_per_expert)
 
     def combine(self, half):
-        # num_sms=0 would take the SMs of the dispatch.
+        # With num_sms=0 combine would use as many SMs as the dispatch.
         self.out = self.buffer(half).combine(self.y, self.handle, num_sms=self.taken(half))[0]
 
     def values(self, rows):
         return dequantized(self.got[0][rows], self.got[1][rows]) if self.fp8 else self.got[rows]
 
     def described(self):
-        """Returns (source rank, token, top-k ids, weights); an id on another rank is -1."""
+        """Returns (source rank, token, top-k ids, weights) of the received rows. An id is -1 for an expert of another
+        rank."""
         meta, per_rank, _ = self.index
         n = int(per_rank[-1])
         at = meta[:n, 0].long()

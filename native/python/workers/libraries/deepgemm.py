@@ -1,5 +1,5 @@
-"""DeepGEMM's kernel for a whole layer on SM90 (fp8_mega_moe), in FP8. A call first copies the cast tokens into the
-library's buffer.
+"""Runs fp8_mega_moe of DeepGEMM, a kernel that computes a whole layer in FP8 on SM90. A call first copies the tokens,
+which were cast before, into the library's buffer.
 
 DeepGEMM compiles the kernel with nvcc at the first call of a shape.
 """

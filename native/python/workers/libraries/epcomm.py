@@ -1,14 +1,15 @@
-"""epcomm, with the kernels and the look-up of a pack, in layout expert or expert:128.
+"""Runs epcomm in layout expert or expert:128. A pack, a file that `epbench pack` makes, holds the kernels and says
+which kernel serves which call.
 
-The times include the cast, the counts and the weighted sums. PYTHONPATH must have the epcomm package, EPCOMM_LIBRARY
-its shared library.
+The times include the cast, the counts and the weighted sums. PYTHONPATH must contain the package epcomm.
+EPCOMM_LIBRARY must name epcomm's shared library.
 
-In mode chunks, a second stream dispatches the next chunk of a layer and combines the previous one, with two calls in
-flight.
+In mode `chunks`, a layer's tokens are divided into chunks. While one chunk is computed, a second stream dispatches
+the next chunk and combines the chunk before, so two calls are in flight.
 
-In mode plain the experts weight their rows, as behind DeepEP V2, and the calls get weights of 1. So combine computes a
-plain sum. routing is the routing class that the calls name, such as even. precision is full or reduced; with reduced,
-combine may add on the sending rank, as DeepEP V2 does by default.
+In mode `plain` the experts multiply their rows by the weights, as with DeepEP V2. The calls then get weights of 1, so
+combine only adds. `routing` is the routing class that calls pass to epcomm, such as even. `precision` is full or
+reduced. With reduced, combine may add rows before it sends them, as DeepEP V2 does by default.
 """
 
 import contextlib
@@ -88,7 +89,7 @@ class Library(GPULibrary):
 
     def in_chunks(self, by, chunks):
         """Computes a layer in chunks. The second stream runs dispatch 0, dispatch 1, combine 0, dispatch 2, combine 1
-        and so on, in two slots."""
+        and so on. Chunks take turns with two slots, a slot being the memory of one call in flight."""
         aside = Aside(self.device)
         views = {0: self.dispatch_chunk(aside, 0, chunks)}
         for n in range(chunks):
@@ -105,13 +106,14 @@ class Library(GPULibrary):
         aside.await_here(aside.mark())
 
     def dispatch_chunk(self, aside, n, chunks):
-        """Dispatches chunk n. Returns the view of its rows and the mark of its end."""
+        """Dispatches chunk n. Returns a view of the received rows, and an event that passes when the dispatch has
+        ended."""
         at, where = self.chunk(n, chunks)
         with aside.running():
             return self.ep.dispatch(self.x[at], self.ids[at], self.weights[at], slot=n % IN_FLIGHT, **where), aside.mark()
 
     def chunk(self, n, chunks):
-        """Returns chunk n's tokens as a slice, and the arguments of its calls."""
+        """Returns the slice of the tokens in chunk n, and the arguments for the dispatch and combine of this chunk."""
         begin, end = (self.work.tokens * i // chunks for i in (n, n + 1))
         return slice(begin, end), {**self.where, "fullest": max(c * (n + 1) // chunks - c * n // chunks for c in self.work.counts)}
 
@@ -127,7 +129,7 @@ class Library(GPULibrary):
         return dequantized(q, self.view.scales[:, at].t().contiguous()) if self.fp8 else q
 
     def experts(self):
-        """Computes all rows, with their padding."""
+        """Computes the experts for all rows, padding included."""
         n = int(self.view.row_offsets[-1])
         at = torch.arange(n, device=self.device)
         group = torch.searchsorted(self.view.row_offsets[1:].contiguous(), at.int(), right=True)
@@ -152,7 +154,7 @@ class Library(GPULibrary):
 
     def places(self):
         """Returns (source ranks, tokens, experts, positions in the output). An expert's rows are sorted by source
-        rank; its padding comes last."""
+        rank, and padding follows them."""
         first = self.rank * self.work.local
         mine = torch.arange(first, first + self.work.local, device=self.device)
         counts = torch.stack([(ids.reshape(-1, 1) == mine).sum(0) for ids in self.all_ids], 1)  # [local experts, ranks]
@@ -165,8 +167,8 @@ class Library(GPULibrary):
 
 
 class Aside:
-    """A second stream, whose work begins after what the current stream has queued. Without a GPU everything runs in
-    order."""
+    """A second stream. After follow(), its work waits for all work that the current stream has queued. Without a GPU
+    there is no second stream, and everything runs in order."""
 
     def __init__(self, device):
         self.stream = torch.cuda.Stream(device) if device.type == "cuda" else None

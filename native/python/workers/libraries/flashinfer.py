@@ -1,10 +1,11 @@
-"""FlashInfer's one-sided all-to-all (MoeAlltoAll).
+"""Runs MoeAlltoAll, FlashInfer's one-sided all-to-all.
 
-Each source rank has a segment of max_tokens rows. The experts write into the library's workspace, so that combine
-copies nothing. Dispatch and combine must alternate, because the kernels' flags rely on it.
+In the output each source rank has a segment of max_tokens rows. The experts write their outputs to the library's
+workspace, so that combine need not copy them. Dispatch and combine must alternate, because each resets flags that the
+next call waits for.
 
-The library reads its block sizes from the environment only at its first launch. So each block size has its own copy
-of the library.
+The library reads block sizes from environment variables, but only at its first launch. So this worker loads a copy of
+the library for each block size.
 """
 
 import os
@@ -54,13 +55,13 @@ class Library(GPULibrary):
                 kernel(self, "flashinfer", "combine", "moe_a2a_combine, rows in its workspace", [threads], rules, layout="rank", sum="plain", inside=["reduction"])]
 
     def module(self, half):
-        """Returns the library for a block size, the same for both ops."""
+        """Returns the copy of the library for a block size. Dispatch and combine use the same copy."""
         threads = half.values["threads"]
         if threads not in self.loaded:
             os.environ["TLLM_MOE_A2A_DISPATCH_BLOCK_SIZE"] = os.environ["TLLM_MOE_A2A_COMBINE_BLOCK_SIZE"] = str(threads)
             copy = shutil.copy(self.binary, pathlib.Path(self.where) / ("threads%d.so" % threads))
             self.loaded[threads] = self.ffi.load_module(str(copy))
-            self.pass_through(self.loaded[threads])  # the first launch, which reads the variables
+            self.pass_through(self.loaded[threads])  # makes the first launch now, which reads the variables
         return self.loaded[threads]
 
     def prepare(self, half):
@@ -99,7 +100,7 @@ class Library(GPULibrary):
                                           None, None, 1.0, self.a2a.SfLayout.layout_linear.value, False, True, False, None)
 
     def slots(self):
-        """Returns the experts' part of the workspace: [ranks, max_tokens, hidden]."""
+        """Returns the part of the workspace to which the experts write, [ranks, max_tokens, hidden]."""
         w = self.work
         size = w.ranks * w.capacity * w.hidden * 2
         return self.a2a.moe_a2a_wrap_payload_tensor_in_workspace(self.workspace[self.rank, :], [w.ranks, w.capacity], self.back, self.back + size, torch.bfloat16)
@@ -111,7 +112,7 @@ class Library(GPULibrary):
         self.reduce(self.module(half))
 
     def used(self):
-        """Returns each row's expert ids, NOBODY in empty rows."""
+        """Returns each row's expert ids. In an empty row they are NOBODY."""
         ids = self.got[-3].clone()
         self.a2a.moe_a2a_sanitize_expert_ids(ids, self.workspace, self.metainfo, self.rank, NOBODY)
         return ids.view(-1, self.work.topk).long()

@@ -1,8 +1,9 @@
-"""FlashInfer's layer for SM90 in BF16 (sm90_bf16_bf16_bf16_push_cake): it pushes tokens to the experts' ranks, and
-sums back.
+"""Runs sm90_bf16_bf16_bf16_push_cake, FlashInfer's layer for SM90 in BF16. It writes tokens directly to the memory of
+the experts' ranks, and writes results back in the same way.
 
-The parameter wire is the form of the rows that go back. prereduced: one sum in BF16. prereduced_hilo: the sum as two
-BF16 rows. per_route: each row.
+The parameter `wire` says what an experts' rank sends back for a token. With prereduced it sends the sum of its rows
+as one BF16 row. With prereduced_hilo it sends this sum as two BF16 rows, which together are more exact. With
+per_route it sends each row.
 
 FlashInfer compiles eight modules with nvcc at its first use on a host.
 """
@@ -71,7 +72,7 @@ class Library(GPULibrary):
         self.runners[wire] = self.cake.Sm90CakeBf16MoERunner(pipe, self.packed, combine_wire=wire)
 
     def drop(self):
-        """Frees the runners, once no rank writes to their memory."""
+        """Frees the runners. It first waits until no rank writes to their memory any more."""
         self.graphs.forget()
         self.settle()
         self.ranks.barrier()

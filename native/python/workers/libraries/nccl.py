@@ -1,7 +1,8 @@
-"""NCCL's all-to-all through PyTorch.
+"""Runs dispatch and combine as all-to-alls of NCCL, through PyTorch.
 
-Kernel nccl sends max_tokens rows to every rank, without counts, in a CUDA graph. Kernel nccl-counts first exchanges
-counts and sends only the used rows; two events around the calls are the clock.
+Kernel nccl always sends max_tokens rows to every rank, so ranks need not exchange counts, and calls run in a CUDA
+graph. Kernel nccl-counts first exchanges counts and then sends only the used rows. The host waits for the counts, so
+its calls cannot be captured, and two events around the calls measure their time.
 """
 
 import torch
@@ -10,7 +11,7 @@ from harness import kernel, param
 from harness.gpu import GPULibrary
 from harness.layers import Layers, RankLayer, mean_rows, products
 
-CTAS = [0, 4, 8, 16, 32]  # blocks of one collective; 0: NCCL chooses
+CTAS = [0, 4, 8, 16, 32]  # largest numbers of blocks of a collective; with 0 NCCL chooses
 
 
 class Library(GPULibrary):
@@ -63,8 +64,8 @@ class Library(GPULibrary):
         return torch.where(there, there.cumsum(0) - 1, -1), there
 
     def exchange(self, out, rows, group, sizes=None):
-        """Sends rows to all ranks. sizes: the numbers of rows from each rank, and to each rank. Without sizes all are
-        equal."""
+        """Sends rows to all ranks. `sizes` is a pair of lists: the numbers of rows from each rank, and the numbers of
+        rows to each rank. If it is None, every rank sends the same number to each rank."""
         if sizes is None:
             dist.all_to_all_single(out, rows, group=group)
         else:
@@ -82,7 +83,7 @@ class Library(GPULibrary):
             dist.all_to_all_single(got, sent, group=group)
             self.sizes = (got.tolist(), sent.tolist())
             start = sent.cumsum(0) - sent
-        # A token that does not go to a rank gets the index of a spare row.
+        # If a token does not go to a rank, its index there is that of a spare row, which is not sent.
         at = torch.where(there, slot + start, self.rows_there)
         token = torch.zeros(self.rows_there + 1, dtype=torch.int64, device=self.device)
         token.scatter_(0, at.reshape(-1), torch.arange(n, device=self.device).repeat_interleave(self.work.ranks))
@@ -123,7 +124,7 @@ class Library(GPULibrary):
         return [("dispatch", lambda: self.dispatch(half)), *inside, ("combine", lambda: self.combine(half))]
 
     def local_ids(self):
-        """Returns [rows, top-k], -1 for no expert of this rank."""
+        """Returns local expert ids, [rows, top-k]. An id is -1 for an expert of another rank."""
         ids = self.chosen()[0]
         return torch.where(ids >= 0, ids - self.first, -1)
 

@@ -1,7 +1,7 @@
 """EP runs epcomm's dispatch and combine kernels on PyTorch tensors.
 
-Dispatch sends each token to the ranks (GPUs) that hold its experts. Combine brings the experts' outputs back. For
-torch.compile use the functions dispatch and combine of this module.
+Dispatch sends each token to the ranks (GPUs) that hold its experts. Combine brings the experts' outputs back. In code
+that torch.compile compiles, call this module's functions dispatch and combine in place of EP's methods.
 """
 
 import contextlib
@@ -19,20 +19,21 @@ _HALVES = {"": 0, "_send": 1, "_recv": 2}
 
 
 def _numbers(dtype, routing, purpose):
-    """Converts words to the library's numbers."""
+    """Converts names such as "fp8" to the library's numbers."""
     return (DTYPES[dtype] if dtype.__class__ is str else dtype, ROUTINGS[routing] if routing.__class__ is str else routing,
             PURPOSES[purpose] if purpose.__class__ is str else purpose)
 
 
 class Dispatched(typing.NamedTuple):
-    """The outputs of dispatch. Each row is one token for one expert of this rank. A group is the rows of one expert:
-    group g is rows row_offsets[g] to row_offsets[g + 1] - 1. Only the first row_offsets[-1] rows hold data."""
+    """The outputs of dispatch. Each row is one token for one expert of this rank. A group is the rows of one expert.
+    Group g begins at row row_offsets[g] and ends before row row_offsets[g + 1]. Only the first row_offsets[-1] rows
+    hold data."""
 
     out: torch.Tensor          # [max_rows, hidden]; fp4: [max_rows, hidden/2] bytes
     scales: torch.Tensor       # fp8: float32 [hidden/128, max_rows]; fp4: bytes; bf16: empty
     row_offsets: torch.Tensor  # int32 [groups + 1]
     expert_ids: torch.Tensor   # int32 [groups]: each group's local expert
-    src_info: torch.Tensor     # int32 [max_rows, 2]: token on its own rank, index of the expert in its top-k
+    src_info: torch.Tensor     # int32 [max_rows, 2]: token on its source rank, top-k position of the expert
 
 
 class _Memory:
@@ -62,13 +63,13 @@ def _group_gather(group):
 class EP:
     """One rank of expert parallelism on one GPU.
 
-    group is a torch.distributed group, or None for the default group. You can instead pass rank, ranks, and a function
-    all_gather(bytes) -> bytes. pack is the path of a file that `epbench pack` makes, with layout expert or expert:128.
-    Comm describes the other options.
+    `group` is a torch.distributed group, or None for the default group. Without torch.distributed, pass `rank`,
+    `ranks` and a function all_gather(bytes) -> bytes. `pack` is the path of a file that `epbench pack` makes, with
+    layout expert or expert:128. Comm explains all further options.
 
     Calls in different slots can run at the same time. dispatch returns views of its slot's memory, which are valid
-    until the next dispatch in this slot. If you pass a stream, it must already wait for the work that writes the
-    call's tensors. Keep these tensors until the call has ended.
+    until the next dispatch in this slot. If you pass a stream to a call, first make this stream wait for the work
+    that writes the call's tensors. Keep these tensors until the call has ended.
     """
 
     def __init__(self, group=None, pack=None, *, device=None, rank=None, ranks=None, all_gather=None, **options):
@@ -84,14 +85,14 @@ class EP:
         self._kind = self.device.type
         index = self.device.index if self.device.index is not None else rank if self.device.type == "cpu" else torch.cuda.current_device()
         if self.device.type == "cuda":
-            torch.empty(1, device=self.device)  # torch creates the CUDA context, with its own flags
+            torch.empty(1, device=self.device)  # makes torch create the CUDA context with torch's flags
         self.comm = Comm(pack, rank or 0, ranks, index, all_gather, **options)
         self.info = i = self.comm.info
         self._check_layout()
         self.hidden, self.topk, self.max_tokens, self.groups = i.hidden, i.topk, i.max_tokens, i.groups
         self.experts, self.local_experts, self.rank, self.ranks = i.experts, i.local_experts, i.rank, i.ranks
         self._calls = [Call(slot=s) for s in range(i.in_flight)]
-        self._begun = [None] * i.in_flight  # by slot: output of an unreceived combine
+        self._begun = [None] * i.in_flight  # for each slot: output of a combine that was sent but not received
         self._views, self._rows = {}, {}
         self._index = index
         self._settle = native.emulated_context(index)[1] if self.device.type == "cpu" else None
@@ -104,7 +105,7 @@ class EP:
         return (native.operators().call, number), ctypes.c_int32.from_address(native.load().epcomm_native_said(number))
 
     def _call_natively(self, which, rows, ids, weights, out, *numbers, stream):
-        """Makes a call with the C++ extension, if possible. Returns whether it did."""
+        """Makes a call with the C++ extension. Returns False if the extension cannot make it."""
         if self._native is None:
             return False
         self.comm.handle  # noqa: B018  raises if the EP was destroyed
@@ -175,8 +176,9 @@ class EP:
         """Sends tokens to the ranks of their experts.
 
         x: bfloat16 [tokens, hidden]. topk_ids: int32 or int64 [tokens, topk], with -1 for no expert. weights: float32
-        [tokens, topk]. fullest is the largest number of tokens of any rank in this call, or 0 for max_tokens; all ranks
-        pass the same number. half is "" for a whole call, or "_send" and then "_recv" for a call in two halves.
+        [tokens, topk]. `fullest` is the token count of the fullest rank in this call, or 0 for max_tokens. All ranks
+        must pass the same number. `half` is "" for a whole call. To send and receive in two calls, pass "_send" and
+        then "_recv".
         """
         dtype, routing, purpose = _numbers(dtype, routing, purpose)
         if not self._call_natively(_HALVES[half], x, topk_ids, weights, None, fullest, slot, dtype, routing, purpose, stream=stream):
@@ -194,8 +196,9 @@ class EP:
         bfloat16 [tokens, hidden].
 
         y: bfloat16 [max_rows, hidden], the experts' output for each row of the dispatch. On several nodes, combine
-        copies y to self.y(slot) if it is elsewhere. topk_ids, weights, fullest, slot, dtype, routing and purpose are
-        those of the dispatch. out is the tensor for the result; in a call in halves pass it only to "_send".
+        copies y to the memory self.y(slot), unless y is this memory. topk_ids, weights, fullest, slot, dtype, routing
+        and purpose must be the arguments of the dispatch. `out` is the tensor for the result. To send and receive in
+        two calls, pass `out` only with "_send".
         """
         dtype, routing, purpose = _numbers(dtype, routing, purpose)
         self._check_rows("y", y, 0)
@@ -237,8 +240,8 @@ class EP:
         return begun
 
     def y(self, slot=0):
-        """Returns the library's memory for the argument y of combine, bfloat16 [max_rows, hidden], or None on one node.
-        If the experts write their outputs there, combine does not copy them."""
+        """Returns the library's memory for the argument y of combine, bfloat16 [max_rows, hidden], or None on one
+        node. If the experts write their outputs to this memory, combine need not copy the outputs."""
         view = self._rows.get(slot)
         if view is None and self.info.nodes > 1:
             address, rows = self.comm.outputs(slot).y, max(self.max_rows(d) for d in range(1, 5) if self.info.dtypes >> d & 1)
@@ -274,8 +277,8 @@ class EP:
         return self.comm.fault()
 
     def check(self):
-        """Raises EpcommError if a wait in a call of this rank passed its deadline; the outputs are NaN then. After each
-        replay of a CUDA graph, wait for its stream, then call check."""
+        """Raises EpcommError if a kernel of this rank has waited longer than the deadline. In this case the outputs
+        are NaN. After each replay of a CUDA graph, wait for the stream, then call check."""
         self.comm.check(lib().epcomm_fault(self.comm.handle, None))
 
     def reset(self):
@@ -291,13 +294,13 @@ class EP:
         self.comm.abandon()
 
 
-# ---- custom operators; they take an EP as its number in _known ----
+# ---- custom operators; an int stands for an EP, which _known maps to the EP ----
 
 _known, _next = {}, itertools.count()
 
 
 def _register(ep):
-    """Gives an EP a new number. Old numbers are not reused, because compiled functions hold them."""
+    """Gives an EP a number that no EP had before, because compiled functions may hold the number of a destroyed EP."""
     number = next(_next)
     _known[number] = ep
     return number
@@ -333,8 +336,8 @@ def _(y, topk_ids, weights, src_info, ep, fullest, slot, dtype, routing, purpose
 
 
 def dispatch(ep, x, topk_ids, weights, *, fullest=0, slot=0, dtype=0, routing=0, purpose=0):
-    """Calls EP.dispatch as a custom operator, which is declared to change its outputs. So torch.compile keeps the
-    readers of these outputs after the operator."""
+    """Calls EP.dispatch as a custom operator. The operator is declared to write its outputs, so torch.compile does
+    not move code that reads them before the operator."""
     view = ep._view(slot, word(DTYPES, dtype, "dtype"))
     torch.ops.epcomm.dispatch(
         x, topk_ids, weights, *view, ep.id, fullest, slot, word(DTYPES, dtype, "dtype"), word(ROUTINGS, routing, "routing"),
@@ -343,8 +346,8 @@ def dispatch(ep, x, topk_ids, weights, *, fullest=0, slot=0, dtype=0, routing=0,
 
 
 def combine(ep, y, topk_ids, weights, *, fullest=0, slot=0, dtype=0, routing=0, purpose=0):
-    """Calls EP.combine as a custom operator. The operator takes src_info, an output of dispatch. So torch.compile keeps
-    the operator after dispatch."""
+    """Calls EP.combine as a custom operator. The operator takes src_info, an output of dispatch, so torch.compile
+    does not move the operator before dispatch."""
     src_info = ep._view(slot, word(DTYPES, dtype, "dtype")).src_info
     return torch.ops.epcomm.combine(
         y, topk_ids, weights, src_info, ep.id, fullest, slot, word(DTYPES, dtype, "dtype"), word(ROUTINGS, routing, "routing"),

@@ -1,4 +1,4 @@
-"""The structs and functions of epcomm.h and epcomm_deepep.h, with ctypes."""
+"""Declares the structs and functions of epcomm.h and epcomm_deepep.h for ctypes."""
 
 import ctypes
 import os
@@ -145,8 +145,8 @@ def _candidates():
 
 
 def load():
-    """Opens the file that EPCOMM_LIBRARY names. Without EPCOMM_LIBRARY, it opens libepcomm.so in this module's folder,
-    or searches for it as the dynamic linker does."""
+    """Opens the file that EPCOMM_LIBRARY names. Without EPCOMM_LIBRARY it opens libepcomm.so in this module's folder.
+    If there is no such file, the dynamic linker searches for libepcomm.so.1."""
     tried = []
     for path in _candidates():
         try:

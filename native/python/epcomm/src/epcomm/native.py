@@ -1,6 +1,6 @@
 """Loads the C++ extension: the file that EPCOMM_NATIVE names, or libepcomm_native.so in this module's folder.
 
-With EPCOMM_NATIVE=0 or without the file, slower ctypes calls are made.
+With EPCOMM_NATIVE=0 or without the file, calls go through ctypes and take longer on the host.
 """
 
 import ctypes
@@ -73,7 +73,8 @@ _NAMES = ("layout", "dispatch", "dispatch_again", "combine", "ll_dispatch", "ll_
 
 
 def _plain():
-    """Imports the extension as plain functions. Returns None if this PyTorch stores tensors in another way."""
+    """Imports the extension as a module of plain functions. Returns None if the extension cannot find the tensor in a
+    Python object of this PyTorch."""
     try:
         loader = importlib.machinery.ExtensionFileLoader("epcomm_native", load()._name)
         module = importlib.util.module_from_spec(importlib.util.spec_from_loader("epcomm_native", loader))
@@ -93,13 +94,14 @@ def _module():
 
 
 def calls(handle, low_sent, normal_sent, event):
-    """Returns the extension's Calls, or None. handle, low_sent and normal_sent are types; methods return `event`."""
+    """Returns an object Calls of the extension, or None. `handle`, `low_sent` and `normal_sent` are the types of
+    objects that calls make. `event` is the event that every call returns."""
     return _module().Calls(handle, low_sent, normal_sent, event) if _module() else None
 
 
 def serve(cls, methods):
-    """Replaces methods of a class by those of methods.cpp, unless a program has already replaced
-    one of the class's methods."""
+    """Replaces methods of a class by the functions in methods.cpp. It changes nothing if a program has already
+    replaced one of these methods."""
     names = [f.__name__ for f in methods]
     if _module() and all(vars(cls)[n] is f for n, f in zip(names, methods)):
         signatures = [str(inspect.signature(f)).replace("(self", "($self", 1) for f in methods]
@@ -108,8 +110,9 @@ def serve(cls, methods):
 
 @functools.cache
 def operators():
-    """Returns the operators, whose first argument is a link's number: plain functions if possible, because PyTorch's
-    operators take several us more. EPCOMM_DISPATCHER=1 selects PyTorch's."""
+    """Returns the extension's operators. Their first argument is the number of a Link. If possible they are plain
+    functions, because a call through PyTorch's dispatcher takes several us longer. EPCOMM_DISPATCHER=1 selects the
+    operators that PyTorch dispatches."""
     plain = _module()
     if plain:
         return types.SimpleNamespace(**{n: getattr(plain, n) for n in _NAMES})
@@ -118,12 +121,14 @@ def operators():
 
 
 def said(link):
-    """Returns an array that always describes a link's last call: status, received rows, tokens of the fullest rank."""
+    """Returns an array with the status, the received rows and the fullest rank's tokens of a link's last call. Each
+    call changes this array."""
     return (c_int32 * 3).from_address(load().epcomm_native_said(link))
 
 
 def counts(link):
-    """Returns (received rows, tokens of the fullest rank, rows of each local expert or []) of the last dispatch."""
+    """Returns three results of the last dispatch: received rows, tokens of the fullest rank, and a list with the rows
+    of each local expert. The list is empty if the host did not wait for counts."""
     at, (_, received, fullest) = load().epcomm_native_per_expert(link), said(link)
     return received, fullest, (c_uint32 * load().epcomm_native_experts(link)).from_address(at)[:] if at else []
 
@@ -132,7 +137,8 @@ PARTS = ("order", "allocation", "launch", "wait", "whole", "calls")
 
 
 def profile(on):
-    """Begins or ends a profile of the host's time. Returns ns by part, and the number of calls."""
+    """Begins or ends a profile of the host's time. Returns a dict with the ns that each part of the calls took, and
+    the number of calls."""
     out = (c_int64 * len(PARTS))()
     load().epcomm_native_profile(int(on), out)
     return dict(zip(PARTS, out))
@@ -162,6 +168,6 @@ def new_lane(context):
 
 
 def new_link(lib, comm, lane, board, numbers):
-    """Makes a link. `numbers` are listed in order.cpp."""
+    """Makes a link. Function epcomm_native_link in order.cpp says what `numbers` holds."""
     functions = _addresses(lib, [f"epcomm_{name}" for name in _FUNCTIONS])
     return load().epcomm_native_link(comm, functions, lane, board, (c_int64 * len(numbers))(*numbers))

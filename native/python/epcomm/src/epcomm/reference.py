@@ -20,7 +20,8 @@ def quantize_fp8(x):
     """Returns (e4m3 elements [tokens, hidden], float32 scales [tokens, hidden/128])."""
     groups = x.float().view(x.shape[0], x.shape[1] // 128, 128)
     most = groups.abs().amax(-1).clamp_min(1e-4)
-    # Divides by a tensor: to divide by a number, torch on a GPU multiplies by 1/448, which rounds differently.
+    # The divisor is a tensor, because torch on a GPU divides by a number as a product with 1/448. That product rounds
+    # differently.
     scales = most / torch.full_like(most, 448.0)
     return (groups / scales[..., None]).to(torch.float8_e4m3fn).view(x.shape), scales
 
@@ -37,7 +38,8 @@ def gain(experts):
 
 
 def expert_of_rows(ep, view, rows):
-    """Returns two tensors for the first rows: the local expert, and whether the row holds data."""
+    """Returns two tensors with an element for each of the first `rows` rows: the local expert, and true if the row
+    holds data."""
     at = torch.arange(rows, device=ep.device, dtype=torch.int32)
     group = torch.searchsorted(view.row_offsets[1:].contiguous(), at, right=True).clamp_max(ep.groups - 1)
     return group, at < view.row_offsets[-1]
@@ -92,8 +94,8 @@ def check_dispatch(ep, view, dtype, everyone):
 
 
 def check_combine(ep, combined, dtype, mine, reduced):
-    """Compares combine's output with a float64 sum. Returns a text about the value furthest beyond the bound
-    for rounding, or ''."""
+    """Compares combine's output with a float64 sum. Rounding explains a difference up to a bound. If a value differs
+    by more, the function returns a text about the worst such value; otherwise it returns ''."""
     x = as_sent(mine.x, dtype)
     want = torch.zeros((x.shape[0], ep.hidden), dtype=torch.float64, device=ep.device)
     size = torch.zeros_like(want)

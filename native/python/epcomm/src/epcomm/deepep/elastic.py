@@ -1,4 +1,4 @@
-"""ElasticBuffer, with DeepEP V2's signatures, over the normal calls of Buffer."""
+"""Defines ElasticBuffer, which has the methods of DeepEP V2's ElasticBuffer. It makes the normal calls of Buffer."""
 
 import re
 import subprocess
@@ -20,7 +20,7 @@ LEAST_SMS, LEAST_SMS_ALONE = 4, 64
 
 
 def nvlink_gbs():
-    """Returns the sum of a GPU's NVLink speeds in GB/s, 0 if unknown."""
+    """Returns the sum of the speeds of a GPU's NVLinks in GB/s, or 0 if nvidia-smi prints none."""
     try:
         output = subprocess.run(["nvidia-smi", "nvlink", "-s"], capture_output=True, text=True, check=True, timeout=30).stdout
     except (OSError, subprocess.SubprocessError):
@@ -36,10 +36,11 @@ def refused(name, use):
 
 
 class ElasticBuffer:
-    """Expert parallelism of the ranks of a group, all on one host.
+    """Exchanges tokens between the ranks of a group for expert parallelism. All ranks must be on one host.
 
-    The arguments are those of DeepEP V2. num_bytes and the settings of queue pairs and timeouts are not used;
-    EPCOMM_DEADLINE bounds waits. Rows arrive in the order of source ranks and tokens. Collective.
+    All ranks create their ElasticBuffers together, with the arguments of DeepEP V2. num_bytes and the arguments for
+    queue pairs and timeouts are not used. The variable EPCOMM_DEADLINE bounds all waits. Received rows are sorted by
+    source rank, then by token.
     """
 
     def __init__(self, group, num_bytes=None, num_cpu_bytes=0, num_max_tokens_per_rank=0, hidden=0, num_topk=0, use_fp8_dispatch=False,
@@ -74,7 +75,7 @@ class ElasticBuffer:
         must_be_off(f"ranks of {hosts} hosts (hybrid mode)", hosts > 1, "give a group of the ranks of one host")
 
     def destroy(self):
-        """Collective. Frees the memory."""
+        """Frees the memory. All ranks must call it."""
         assert self.explicitly_destroy, "`explicitly_destroy` flag must be set"
         if self.runtime is not None:
             self.runtime = None
@@ -85,7 +86,8 @@ class ElasticBuffer:
     @staticmethod
     def get_buffer_size_hint(group, num_max_tokens_per_rank, hidden, num_topk=0, use_fp8_dispatch=False, allow_hybrid_mode=True,
                              allow_multiple_reduction=True):
-        """Returns the bytes of the largest possible number of BF16 rows, with ids and weights, rounded up to 2 MiB."""
+        """Returns how many bytes the BF16 rows, ids and weights take if every token of every rank goes to one rank.
+        The number is rounded up to a multiple of 2 MiB."""
         return expand.aligned(group.size() * num_max_tokens_per_rank * (2 * hidden + 12 * num_topk + 4), ALIGNMENT)
 
     @staticmethod
@@ -103,9 +105,9 @@ class ElasticBuffer:
 
     def get_theoretical_num_sms(self, num_experts, num_topk, num_scaleout_topk=0, rdma_gbs=0, nvlink_gbs=0, sm_read_gbs=READ_GBS,
                                 sm_write_gbs=WRITE_GBS):
-        """Returns the number of SMs by DeepEP V2's formula (deep_ep/buffers/elastic.py), for balanced routing: an even
-        number, at least 4, and at least 64 without prefer_overlap_with_compute. Raises ValueError if num_experts or
-        num_topk does not fit."""
+        """Returns the number of SMs that DeepEP V2 computes for a balanced routing (deep_ep/buffers/elastic.py). The
+        number is even and at least 4. Without prefer_overlap_with_compute it is at least 64. Raises ValueError if
+        num_experts is no multiple of the number of ranks, or num_topk is larger than num_experts."""
         must_be_off("num_scaleout_topk", num_scaleout_topk, "all ranks are on one host; leave it out")
         if not 1 <= num_topk <= num_experts or num_experts % self.num_ranks:
             raise ValueError(f"num_experts, num_topk: {num_experts}, {num_topk}; give a multiple of {self.num_ranks} as num_experts, and a num_topk from 1 to num_experts")
@@ -130,11 +132,12 @@ class ElasticBuffer:
         return torch.cuda.get_device_properties(self._calls.device).multi_processor_count
 
     def get_theoretical_num_qps(self, num_sms):
-        """Returns DeepEP V2's number of queue pairs. epcomm has none."""
+        """Returns the number of queue pairs that DeepEP V2 would use. epcomm uses no queue pairs."""
         return min(num_sms, 9, self.num_allocated_qps)
 
     def barrier(self, use_comm_stream=True, with_cpu_sync=False, sequential=True):
-        """Makes the current stream wait for the current streams of all ranks."""
+        """Makes the current stream wait until all ranks have called barrier and their current streams have come this
+        far."""
         on_gpu = self._calls.device.type == "cuda" and "nccl" in str(dist.get_backend(self.group))
         if with_cpu_sync or not on_gpu:
             torch.cuda.synchronize()
@@ -158,7 +161,7 @@ class ElasticBuffer:
         return value, ElasticEvent(event)
 
     def _most_tokens(self, given):
-        """Returns num_max_tokens_per_rank. The first call may set it for the buffer."""
+        """Returns num_max_tokens_per_rank. If the buffer was made without this number, the first call sets it."""
         most = self.num_max_tokens_per_rank
         if most == 0:
             if not given:
@@ -175,10 +178,11 @@ class ElasticBuffer:
         """Sends each token to the ranks of its experts.
 
         x: bfloat16 [tokens, hidden], or (float8_e4m3fn [tokens, hidden], float32 scales [tokens, hidden/128]).
-        Returns (rows, ids, weights, handle, event). ids: local experts, int64 [rows, top-k], -1 for experts of other
-        ranks; None with do_expand. weights: float32 [rows, top-k], or [rows] with do_expand. num_sms: largest number of
-        SMs, 0 for get_theoretical_num_sms. With do_cpu_sync=False, the outputs of this call and of later calls with the
-        handle have room for the largest possible number of rows. Rows without a token have the id -1.
+        Returns (rows, ids, weights, handle, event). `ids` is int64 [rows, top-k]: local experts, or -1 for experts of
+        other ranks. `weights` is float32 [rows, top-k]. With do_expand, `ids` is None and `weights` is [rows]. The
+        call takes at most num_sms SMs, or get_theoretical_num_sms if num_sms is 0. With do_cpu_sync=False the host
+        does not wait for counts. Then the outputs of this call, and of later calls with its handle, have room for the
+        largest possible number of rows. A row without a token has the id -1.
         """
         assert do_expand or not do_zero_padding, "do_zero_padding: only with do_expand"
         inputs = (x, topk_idx, topk_weights, cumulative_local_expert_recv_stats)
@@ -238,11 +242,12 @@ class ElasticBuffer:
 
     def combine(self, x, handle, topk_weights=None, bias=None, num_sms=0, num_qps=0, previous_event=None, previous_event_before_epilogue=None,
                 async_with_compute_stream=False, allocate_on_comm_stream=False):
-        """Adds the rows of each token, which the experts must have multiplied by the weights.
+        """Adds the rows of each token. The rows must already be multiplied by the weights.
 
         x: bfloat16 [rows, hidden], in the order of dispatch's rows. topk_weights: the weights that dispatch returned.
         bias: bfloat16 [tokens, hidden], or a pair of such tensors. Returns (bfloat16 [tokens, hidden], weights
-        float32 [tokens, top-k] or None, event). num_sms is not used: the call takes as many SMs as its dispatch.
+        float32 [tokens, top-k] or None, event). num_sms is not used: combine takes as many SMs as the dispatch that
+        made the handle.
         """
         if handle.do_expand and not self.allow_multiple_reduction:
             raise NotServed("combine of expanded rows with allow_multiple_reduction=False",
@@ -262,8 +267,9 @@ class ElasticBuffer:
         return combined, weights, event
 
     def _combine_onto(self, biases, y, weights, handle):
-        """Adds biases, then the ranks' rows in the order of expand.order_of_ranks, in float32. Each rank has its own
-        combine, because a combine rounds its sum."""
+        """Adds the biases and then the ranks' rows, in float32, in the order of expand.order_of_ranks. One combine
+        for each rank brings back the rows of that rank alone, because a combine of all ranks' rows would round their
+        sum."""
         total, parts, back = sum(b.float() for b in biases), [], None
         for rank in range(self.num_ranks):
             mine = y if rank == self.rank_idx else torch.zeros_like(y)

@@ -46,7 +46,8 @@ class EPHandle:
         self._rank, self._ranks = rank, ranks
 
     def must_fit(self, num_experts, expert_alignment, num_max_tokens_per_rank, do_expand):
-        """Raises ValueError if an argument is given and differs from that of the handle's dispatch."""
+        """Raises ValueError if an argument is not None and differs from the argument of the dispatch that made the
+        handle."""
         for name, got, mine in (("num_experts", num_experts, self.num_experts), ("expert_alignment", expert_alignment, self.expert_alignment),
                                 ("num_max_tokens_per_rank", num_max_tokens_per_rank, self.num_max_tokens_per_rank),
                                 ("do_expand", do_expand, self.do_expand)):
@@ -54,7 +55,8 @@ class EPHandle:
                 raise ValueError(f"{name}: {got}, but the handle's dispatch had {mine}; give the same value, or None")
 
     def filled(self, sent, ids, counts):
-        """Stores results of Buffer.dispatch. counts: padded rows of each local expert, [] if the host did not wait."""
+        """Stores results of Buffer.dispatch. `counts` has the number of rows of each local expert, padding included.
+        It is empty if the host did not wait for the counts."""
         self.sent, self.recv_topk_idx, self.num_recv_tokens_per_expert_list = sent, ids, counts
         self.num_recv_tokens = sent.sent.received
         self.dst_buffer_slot_idx = sent.sent.link.nothing
@@ -71,7 +73,7 @@ class EPHandle:
 
     @functools.cached_property
     def num_unaligned_recv_tokens_per_expert(self):
-        """int32 [local experts]: rows of each expert, without padding."""
+        """Number of rows of each local expert without padding, int32 [local experts]."""
         return self.places.counts if self.do_expand else expand.counts_of(self.recv_topk_idx, self.num_experts // self._ranks)
 
     @functools.cached_property
@@ -85,15 +87,17 @@ class EPHandle:
 
     @functools.cached_property
     def psum_num_recv_tokens_per_expert(self):
-        """int32 [local experts]: end of each expert's rows. Without do_expand the end includes the padding."""
+        """Index after the last row of each local expert, int32 [local experts]. With do_expand padding follows this
+        index; without do_expand padding lies before it."""
         counts = self.num_unaligned_recv_tokens_per_expert
         ends = expand.aligned(counts, self.expert_alignment).cumsum(0, dtype=torch.int32)
         return ends - expand.aligned(counts, self.expert_alignment) + counts if self.do_expand else ends
 
     @functools.cached_property
     def recv_src_metadata(self):
-        """int32 [rows, 2 + top-k]. Column 0 is source rank * num_max_tokens_per_rank + token. Column 1 is -1. The
-        other columns are the expanded rows of the token, or -1."""
+        """Where each row comes from, int32 [rows, 2 + top-k]. Column 0 is the token's index on the source rank, plus
+        num_max_tokens_per_rank for each rank before the source. Column 1 is -1. Column 2 + k is the index of the
+        expanded row for the expert at top-k position k, or -1."""
         rows, topk = self.recv_topk_idx.shape
         token, ends = self.sent[3], self.psum_num_recv_tokens_per_scaleup_rank
         source = torch.searchsorted(ends, torch.arange(rows, dtype=torch.int32, device=token.device), right=True, out_int32=True)

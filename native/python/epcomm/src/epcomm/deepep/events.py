@@ -1,4 +1,4 @@
-"""Events and the order of calls."""
+"""Defines DeepEP's events, and the Lane that keeps calls in order."""
 
 import contextlib
 import ctypes
@@ -23,7 +23,7 @@ def current_raw(device):
 
 
 def capture_of(stream):
-    """Returns the number of a stream's capture, 0 outside captures."""
+    """Returns the number of the capture that a stream is in, or 0."""
     global _capture_info
     if _capture_info is None:
         _capture_info = ctypes.CDLL("libcuda.so.1").cuStreamGetCaptureInfo_v2
@@ -46,8 +46,8 @@ _free = []
 
 
 class EventHandle:
-    """An event on the current stream. Events are reused instead of destroyed, because Python may delete a handle
-    during a capture."""
+    """An event that is recorded on the current stream. Python may delete an EventHandle during a capture, and to
+    destroy an event then is an error. So a deleted handle gives its event to the next EventHandle."""
 
     def __init__(self, stream=None):
         self.event = None
@@ -65,7 +65,7 @@ class EventHandle:
 
 
 class EventOverlap:
-    """An event and the tensors that must live until it has passed."""
+    """An event, and the tensors that must live until the event has passed."""
 
     def __init__(self, event=None, extra_tensors=None):
         self.event = event
@@ -92,16 +92,19 @@ class _Behind:
         self.event.record(stream)
 
     def follow(self, stream, capture):
-        """Makes a stream wait for the last call, if both are in the same capture. CUDA refuses other waits."""
+        """Makes a stream wait for the last call, if both are in the same capture or both are outside captures. CUDA
+        refuses a wait across captures."""
         if self.stream is not None and self.stream != stream and self.capture == capture:
             stream.wait_event(self.event)
 
 
 class Lane:
-    """Orders the calls of all Buffers of a thread and GPU, because calls share memory and SMs. Calls in a CUDA graph
-    and calls outside the graph cannot wait for each other: the program that replays the graph must order them.
+    """Makes calls on one GPU run one after another, because they share memory and SMs. All Buffers that a thread
+    makes for a GPU share the order. Calls in a CUDA graph and calls outside the graph cannot wait for each other: the
+    program that replays the graph must order them.
 
-    `native` is the extension's Lane. settle() waits for the emulated driver.
+    `native` is the Lane object of the C++ extension. settle() waits for kernels of the emulated driver, which runs
+    them on the CPU.
     """
 
     def __init__(self, device, native_lane=None, settle=None, behind=None):
@@ -110,8 +113,9 @@ class Lane:
         self._behind = {} if behind is None else behind
 
     def run(self, previous, aside, work, tensors):
-        """Runs work() after the event `previous`, on the communication stream if `aside` is true. Returns (the value of
-        work(), an event or None). `tensors` are inputs of work."""
+        """Runs work() on a stream that first waits for the event `previous`. This is the communication stream if
+        `aside` is true, and otherwise the current stream. Returns the value of work() and an event, which is None if
+        `aside` is false. `tensors` are the inputs of work."""
         if previous is None and not aside and self.native:
             return work(), None
         if self.stream is None:
@@ -144,7 +148,7 @@ class Lane:
             with torch.cuda.stream(stream):
                 return work()
         finally:
-            behind.note(stream, capture)  # also after a failure
+            behind.note(stream, capture)  # even if work() raised
 
 
 _orders = {}
@@ -165,7 +169,7 @@ def new_lane(device, rank):
 
 
 def tensors_in(value):
-    """Returns all tensors in nested tuples and lists, and those of handles."""
+    """Returns all tensors in nested tuples and lists, and all tensors that handles among them keep."""
     if isinstance(value, torch.Tensor):
         return [value]
     if isinstance(value, (tuple, list)):

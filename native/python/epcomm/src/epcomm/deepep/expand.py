@@ -1,4 +1,5 @@
-"""Expanded rows of ElasticBuffer: one row for each (token, local expert), sorted by expert."""
+"""Makes ElasticBuffer's expanded rows and adds them up. A received token has one expanded row for each of its experts
+on this rank. Expanded rows are sorted by expert."""
 
 import typing
 
@@ -12,7 +13,7 @@ from .normal import in_rows
 
 class Places(typing.NamedTuple):
     slots: torch.Tensor    # int32 [rows, top-k]: expanded row, -1 for an expert of another rank
-    choices: torch.Tensor  # int32 [expanded rows]: received row * top-k + k; -1 in padding
+    choices: torch.Tensor  # int32 [expanded rows]: index in slots.flatten(), -1 for padding
     counts: torch.Tensor   # int32 [local experts]: rows of each expert, without padding
 
 
@@ -21,7 +22,8 @@ def aligned(n, to):
 
 
 def counts_of(ids, experts):
-    """Returns the number of rows of each expert, int32 [experts]. ids: int64 [rows, top-k], -1 for none."""
+    """Returns the number of rows of each expert, int32 [experts]. `ids` holds experts, int64 [rows, top-k]. -1 stands
+    for no expert."""
     flat = ids.flatten()
     counts = torch.zeros(experts, dtype=torch.int32, device=ids.device)
     return counts.scatter_add_(0, flat.clamp(min=0), (flat >= 0).to(torch.int32))
@@ -36,8 +38,9 @@ def _received(sent):
 
 
 def places_of(sent, ids, alignment, rows):
-    """Returns the Places of a dispatch's rows. ids: local experts, int64 [rows, top-k]. rows: number of expanded rows.
-    Each expert's rows begin at a multiple of `alignment`."""
+    """Finds the expanded rows of the rows that a dispatch received. `ids` holds local experts, int64 [rows, top-k].
+    The argument `rows` is the number of expanded rows. Each expert's expanded rows begin at a multiple of
+    `alignment`."""
     (n, topk), link = ids.shape, sent.link
     make = lambda *shape: torch.empty(shape, dtype=torch.int32, device=ids.device)
     places = Places(make(n, topk), make(rows), make(link.local_experts))
@@ -49,9 +52,9 @@ def places_of(sent, ids, alignment, rows):
 
 
 def spread(sent, rows, weights, places, zeros, columns):
-    """Returns the expanded rows and weights. rows: a tensor, or (tensor, scales). weights: float32 [rows, top-k] or
-    None. Rows without a token have weight 0; their data is 0 only if `zeros` is true. With
-    `columns` the scales have the form of by_columns."""
+    """Returns the expanded rows and their weights. `rows` is a tensor, or a pair of a tensor and scales. `weights` is
+    float32 [rows, top-k], or None. An expanded row without a token has weight 0. Its elements are 0 only if `zeros`
+    is true. With `columns` the columns of the scales are contiguous."""
     x, scales = rows if isinstance(rows, tuple) else (rows, None)
     expanded, (n, topk) = len(places.choices), places.slots.shape
     out, call = _empty_like(x, expanded, x.shape[1]), library.Expand(
@@ -72,18 +75,19 @@ def spread(sent, rows, weights, places, zeros, columns):
 
 
 def _columns(rows, scales):
-    """Returns an empty tensor [rows, groups] for TMA: columns are contiguous and begin at multiples of 16 bytes."""
+    """Returns an empty tensor [rows, groups] that TMA can load: its columns are contiguous, and each begins at a
+    multiple of 16 bytes."""
     return torch.empty_strided((rows, scales.shape[1]), (1, aligned(rows, 16 // scales.element_size())), dtype=scales.dtype, device=scales.device)
 
 
 def by_columns(scales):
-    """Returns a copy of scales in the form of _columns."""
+    """Returns a copy of scales whose columns are contiguous, as _columns makes them."""
     return _columns(len(scales), scales).copy_(scales)
 
 
 def fold(sent, x, weights, places):
-    """Adds the expanded rows of each received row, in float32, in the order of top-k. Returns (sums bfloat16 [rows,
-    hidden], weights float32 [rows, top-k] or None)."""
+    """Adds the expanded rows of each received row, in float32, in the order of top-k positions. Returns the sums,
+    bfloat16 [rows, hidden], and the weights, float32 [rows, top-k] or None."""
     n, topk = places.slots.shape
     must_be("x", x, torch.bfloat16, len(places.choices), sent.link.hidden)
     if weights is not None:
@@ -97,7 +101,7 @@ def fold(sent, x, weights, places):
 
 
 def order_of_ranks(topk_idx, local, ranks):
-    """Returns the ranks in the order in which DeepEP V2 adds a token's rows, int64 [tokens, ranks]."""
+    """Returns the order in which DeepEP V2 adds a token's rows: int64 [tokens, ranks], the first rank in column 0."""
     owner = torch.where(topk_idx >= 0, topk_idx // local, -1)
     position = torch.arange(topk_idx.shape[1], device=topk_idx.device)
     last = [torch.where(owner == rank, position, -1).amax(1) for rank in range(ranks)]

@@ -1,10 +1,10 @@
-"""Handles, which dispatch returns and combine takes."""
+"""Defines the handle that dispatch returns and combine takes."""
 
 from .config import NotServed
 
 
 class Handle(tuple):
-    """DeepEP's handle, a tuple. ``sent`` is for combine."""
+    """DeepEP's handle is a tuple. In ``sent`` dispatch leaves what combine must know about it."""
 
     def __new__(cls, items, sent):
         self = tuple.__new__(cls, items)

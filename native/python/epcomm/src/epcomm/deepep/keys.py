@@ -3,14 +3,14 @@ import json
 
 
 class Keys:
-    """The keys of calls. A key is a number that all ranks compute from a call's name, its shape and its other
-    arguments (facts)."""
+    """Computes the keys of calls. A key is a number that a rank computes from the call's name, its Shape, and further
+    arguments, which are called facts. Ranks compare keys to see whether they make the same call."""
 
     def __init__(self):
         self._known = {}
 
     def of(self, op, shape, facts):
-        """Returns (key, whether it is new). A key is new until shared() is called."""
+        """Returns a call's key, and True if the key is new. A key is new until shared() has been called for it."""
         key = self._known.get((op, shape, *facts.values()))
         if key is not None:
             return key, False

@@ -1,4 +1,4 @@
-"""A communicator whose outputs are torch's tensors."""
+"""Defines Link, a communicator that writes to tensors of PyTorch."""
 
 import os
 
@@ -14,25 +14,27 @@ DISAGREE = 5
 
 
 class Misread(Exception):
-    """A tensor does not fit a kernel."""
+    """Raised if a tensor's device, dtype or shape does not fit a kernel."""
 
 
 _left = []
 
 
 def leave(comm):
-    """Keeps a communicator until give_back_left, because freeing memory would break a capture."""
+    """Keeps a communicator until give_back_left frees it. A stream may be in a capture now, and to free memory would
+    end the capture with an error."""
     _left.append(comm)
 
 
 def give_back_left():
-    """Frees the communicators of deleted Buffers, outside captures."""
+    """Frees the communicators of deleted Buffers. It must not be called during a capture."""
     while _left:
         _left.pop().abandon()
 
 
 class Link:
-    """A Comm whose calls run on torch's current stream. Operators take its `number`."""
+    """A Comm whose calls run on torch's current stream. The operators of the C++ extension take `number` to name the
+    Link."""
 
     def __init__(self, pack, shape, rank, ranks, device, all_gather, deadline, lane, agreement=None, survivors="none", precision="reduced"):
         self.shape, self.device, self.deadline, self.agreement = shape, device, deadline, agreement
@@ -52,8 +54,8 @@ class Link:
         self.rank, self.ranks, self.hidden, self.topk = rank, ranks, i.hidden, i.topk
         self.local_experts, self.max_tokens, self.groups = i.local_experts, i.max_tokens, i.groups
         self._sizes = {d: self.comm.outputs(0, d) for d in (BF16, FP8) if i.dtypes >> d & 1}
-        self.halves = [None, None]  # by op: last (call, capture) sent by ctypes
-        self.begun = [None, None]   # by op: Half or Hook of the call under way
+        self.halves = [None, None]  # of dispatch and combine: last (call, capture) sent by ctypes
+        self.begun = [None, None]   # of dispatch and combine: Half or Hook of the call to receive
         self.nothing = torch.empty(0, dtype=torch.int32, device=self.device)
         self.told, self._lane = (0, 0, []), lane
         self.now = events.current_raw(self.device) if lane.native else lambda: events.raw_stream(self.device)
@@ -82,7 +84,7 @@ class Link:
         return self._sizes[dtype]
 
     def rows_shape(self, fp8):
-        """Returns (local experts, rows of an expert, hidden) of a low-latency dispatch."""
+        """Returns the shape of a low-latency dispatch's output: (local experts, rows of an expert, hidden)."""
         return self.local_experts, self._sizes[FP8 if fp8 else BF16].max_rows // self.local_experts, self.hidden
 
     def call(self, op, *arguments):
@@ -130,7 +132,7 @@ class Link:
         try:
             self.launch_only(f, *arguments)
         finally:
-            self._lane.settle()  # also after a fault
+            self._lane.settle()  # even if the launch raised
 
     def capturing(self):
         return events.capture_here(self.device) != 0
@@ -145,7 +147,8 @@ class Link:
         return self.halves[op][1]
 
     def receive(self, op, f):
-        """Receives the last sent call of an op. Raises elsewhere() if it was sent in another capture."""
+        """Receives the dispatch (op 0) or combine (op 1) that was sent last. Raises RuntimeError if the call was sent
+        in another capture."""
         call, capture = self.halves[op]
         if capture != events.capture_here(self.device):
             raise self.elsewhere()
@@ -153,8 +156,8 @@ class Link:
 
 
 class Half:
-    """A call that was sent. finish() receives it on the current stream, and then calls then(). Until then `tensors`
-    must not change."""
+    """A call that was sent and is still to be received. finish() receives it on the current stream, and afterwards
+    calls the function `then`. `tensors` must not change before finish() is called."""
 
     __slots__ = ("_link", "_op", "_stream", "_rest", "_lost")
 
@@ -193,7 +196,7 @@ class Half:
 
 
 def receive_before(link, op):
-    """Receives the unreceived call of an op, because the next call uses its memory."""
+    """Receives a sent call that was not received yet, because the next call uses the same memory."""
     half, link.begun[op] = link.begun[op], None
     if half is not None:
         try:

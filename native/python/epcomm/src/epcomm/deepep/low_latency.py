@@ -1,4 +1,4 @@
-"""DeepEP's low-latency calls over layout masked."""
+"""Makes DeepEP's low-latency calls with kernels of layout masked, in which each local expert has a block of rows."""
 
 import typing
 
@@ -23,7 +23,8 @@ def size_hint(tokens, hidden, ranks, experts):
 
 
 def rounded_fp8(x):
-    """Returns FP8 rows and their scales, float32 [tokens, hidden/128]. Scales are powers of two, at least amax/448."""
+    """Returns FP8 rows and their scales, float32 [tokens, hidden/128]. A scale is the smallest power of two with
+    which the group's largest value fits FP8."""
     groups = x.view(x.shape[0], x.shape[1] // 128, 128).float()  # -1 would fail with 0 tokens
     amax = groups.abs().amax(dim=2, keepdim=True).clamp(min=1e-4)
     scales = torch.exp2(torch.ceil(torch.log2(amax / 448.0)))
@@ -63,7 +64,8 @@ def check(link, x, topk_idx, stats):
 
 def dispatch(link, key, x, topk_idx, use_fp8, round_scale, use_ue8m0, stats, later):
     """Returns (recv_x, recv_count, src_info, layout_range, sent, half). If `later` is true, the call only sends, and
-    half.finish() receives; otherwise half is None. Adds each local expert's number of rows to stats."""
+    half.finish() receives. If `later` is false, `half` is None. The call adds each local expert's number of rows to
+    stats."""
     rows = x if x.is_contiguous() else x.contiguous()
     ids = topk_idx if topk_idx.is_contiguous() else topk_idx.contiguous()
     scales = None
@@ -95,7 +97,7 @@ def dispatch(link, key, x, topk_idx, use_fp8, round_scale, use_ue8m0, stats, lat
 
 
 def combine(sent, src_info, key, x, topk_idx, topk_weights, out, later):
-    """Returns (weighted sums of the rows, bfloat16 [tokens, hidden]; half, as in dispatch)."""
+    """Returns the weighted sums of the rows, bfloat16 [tokens, hidden], and the same `half` as dispatch."""
     link = sent.link
     y = x if x.is_contiguous() else x.contiguous()
     ids = topk_idx if topk_idx.is_contiguous() else topk_idx.contiguous()

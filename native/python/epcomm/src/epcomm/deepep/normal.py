@@ -1,4 +1,5 @@
-"""DeepEP's normal calls over layout rank:packed: one row for each (token, rank)."""
+"""Makes DeepEP's normal calls with kernels of layout rank:packed. In this layout a token has one row on each rank
+that has any of its experts, and rows have no gaps."""
 
 import typing
 
@@ -10,7 +11,7 @@ from .config import NotServed, must_be, must_be_on
 class Sent(typing.NamedTuple):
     link: object
     fp8: bool
-    index: torch.Tensor  # offsets, sources and ids, as in normal.cpp
+    index: torch.Tensor  # row offsets, sources and ids; struct Index in normal.cpp
     tokens: int
     received: int        # rows of the outputs
     fullest: int         # tokens of the fullest rank, 0 if unknown
@@ -33,7 +34,8 @@ def unpacked(x):
 
 
 def in_rows(*tensors):
-    """Returns contiguous tensors. Copies must run on the call's stream, after previous_event."""
+    """Returns contiguous tensors. Call it on the call's stream after the wait for previous_event, because it may
+    copy."""
     return [t if t is None or t.is_contiguous() else t.contiguous() for t in tensors]
 
 

@@ -1,9 +1,10 @@
 """Finds the pack for a shape, or makes a pack.
 
-It searches the packs of use_packs, then EPCOMM_PACKS (separated by colons), then the cache folder (EPCOMM_CACHE or
-~/.cache/epcomm). If no pack fits, the program epbench (EPBENCH_PROGRAM, or on PATH) makes a pack in the cache folder,
-with NVRTC and the tables inside epbench for these GPUs. With EPCOMM_OTHER_MACHINES=1 it also uses tables for other GPUs
-of the same architecture and link.
+A pack is a file with compiled kernels. The search looks first at the packs that use_packs got, then at the paths in
+EPCOMM_PACKS, which colons separate. Last it looks in the cache folder, which is EPCOMM_CACHE or else ~/.cache/epcomm.
+If no pack fits, the program epbench makes a pack in the cache folder. EPBENCH_PROGRAM is the path of this program;
+else it must be on PATH. It compiles with NVRTC and takes the configs from its embedded tables for these GPUs. With
+EPCOMM_OTHER_MACHINES=1 it also uses tables for GPUs that have the same architecture and link but differ otherwise.
 """
 
 import glob
@@ -29,12 +30,12 @@ class Shape(typing.NamedTuple):
     max_tokens: int
     max_sms: int = 0
     raw: bool = False    # with fp8: the caller casts tokens
-    exact: bool = False  # the pack must have the same max_tokens, not more
+    exact: bool = False  # a pack with a larger max_tokens does not fit
     dtype: str = "bf16"
-    survivors: bool = False  # kernels can continue without a rank
+    survivors: bool = False  # kernels can leave out lost ranks
 
     def facts(self):
-        """Returns, under DeepEP's names, the values that must be equal on all ranks."""
+        """Returns the values that must be equal on all ranks, as {DeepEP's name: value}."""
         return {"hidden": self.hidden, "num_experts": self.experts, "num_topk": self.topk, "num_sms": self.max_sms, "dtype": self.dtype,
                 "num_max_dispatch_tokens_per_rank" if self.exact else "EPCOMM_MAX_TOKENS": self.max_tokens,
                 **({"round_scale": self.raw} if self.exact else {})}
@@ -44,7 +45,7 @@ class Shape(typing.NamedTuple):
 
 
 def use_packs(*paths):
-    """Adds packs, or folders of packs, which are searched first."""
+    """Adds paths of packs, or of folders with packs. A Buffer looks at these packs first."""
     _explicit.extend(str(p) for p in paths)
 
 
@@ -76,7 +77,7 @@ def _runs_on(info, here):
 
 
 def _unfit(info, shape, here):
-    """Returns why a pack does not fit, or ""."""
+    """Returns a text that says why a pack does not fit, or "" if it fits."""
     for name, has, wants in (
         ("layout", LAYOUTS[info.layout], shape.layout), ("ranks", info.ranks, shape.ranks), ("hidden", info.hidden, shape.hidden),
         ("experts", info.experts, shape.experts), ("topk", info.topk, shape.topk), ("raw", bool(info.raw), shape.raw),
@@ -97,7 +98,7 @@ def _unfit(info, shape, here):
 
 
 def _read(path, shape, here):
-    """Returns (sort key of a pack, why it does not fit or "")."""
+    """Returns a pack's sort key, and a text that says why the pack does not fit. The text is empty if it fits."""
     try:
         with open(path, "rb") as f:
             info = check_pack(f.read())
@@ -142,7 +143,7 @@ def command(shape, machine_file, path):
 
 
 def make(shape, here):
-    """Makes a pack in the cache folder and returns its path. Other jobs may do the same at the same time."""
+    """Makes a pack in the cache folder and returns its path. Several jobs may make the same pack at a time."""
     folder = cache_folder()
     os.makedirs(folder, exist_ok=True)
     name = f"{shape.layout.replace(':', '-')}-{_short(repr(shape).encode(), 16)}-{_short(here.key, 8)}.pack"
@@ -178,14 +179,14 @@ def _missing(shape, here, words, why):
 
 
 def get(shape, rank, all_gather_object):
-    """Returns the path of a pack, which rank 0 finds or makes. Raises LookupError on all ranks if rank 0
-    fails. Collective."""
+    """Returns the path of a pack. Rank 0 finds or makes the pack. If rank 0 fails, all ranks raise LookupError. All
+    ranks must call it."""
     result, failed = None, None
     if rank == 0:
         try:
             here = machine()
             result = (find(shape, here) or make(shape, here), None)
-        except Exception as e:  # any exception, because the other ranks wait
+        except Exception as e:  # catches everything, because the other ranks wait for a result
             failed = e
             result = (None, str(e) if type(e) in (LookupError, EpcommError) else f"{type(e).__name__}: {e}")
     path, why = all_gather_object(result)[0]

@@ -1,4 +1,4 @@
-"""The extension's operators, written with ctypes."""
+"""Implements the operators of the C++ extension with ctypes, for hosts on which the extension cannot be loaded."""
 
 import ctypes
 import time
@@ -24,7 +24,7 @@ _none = (ctypes.c_uint64 * 8)()
 
 
 def _at(t):
-    """Returns a tensor's address, never 0, even for an empty tensor."""
+    """Returns a tensor's address. For an empty tensor it returns the address of unused memory and not 0."""
     return t.data_ptr() or ctypes.addressof(_none)
 
 
@@ -155,7 +155,7 @@ class Slow:
         return ranges, offsets, src_info, src_info + _padded(link.sizes(dtype).src_info_bytes)
 
     def _low_call(self, link, dtype, ids, later, base):
-        """Returns a low-latency call. With fullest=0 all ranks take the same kernels."""
+        """Returns the arguments of a low-latency call. `fullest` is 0 so that all ranks take the same kernels."""
         ranges, offsets, src_info, _ = self._low_places(link, dtype)
         return Call(dtype=dtype, tokens=ids.shape[0], fullest=0, purpose=HALVES if later else PAIR, ids_bits=_bits(ids), topk_ids=_at(ids),
                     weights=base, row_offsets=base, expert_ids=base + ranges, scale_offsets=base + offsets,

@@ -186,7 +186,7 @@ def get(shape, rank, all_gather_object):
         try:
             here = machine()
             result = (find(shape, here) or make(shape, here), None)
-        except Exception as e:  # catches everything, because the other ranks wait for a result
+        except Exception as e:  # any exception, because the other ranks wait for a result
             failed = e
             result = (None, str(e) if type(e) in (LookupError, EpcommError) else f"{type(e).__name__}: {e}")
     path, why = all_gather_object(result)[0]

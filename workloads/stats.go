@@ -7,19 +7,19 @@ import (
 
 // Stats holds measures of a drawn routing. With +eplb, each replica counts as an expert.
 type Stats struct {
-	Tokens           int64   `json:"tokens"`     // a replicated token counts once
+	Tokens           int64   `json:"tokens"`     // a token that all ranks have (SkipA2A) counts once
 	Selections       int64   `json:"selections"` // without masked selections
 	Masked           int64   `json:"masked"`
 	Gini             float64 `json:"gini"`
 	CV               float64 `json:"cv"`                // standard deviation / mean of expert loads
 	MaxMeanExpert    float64 `json:"max_mean_expert"`   // largest / mean expert load
 	MaxMeanRank      float64 `json:"max_mean_rank"`     // largest / mean rank load
-	MaxMeanPair      float64 `json:"max_mean_pair"`     // largest / mean, by source rank and expert
+	MaxMeanPair      float64 `json:"max_mean_pair"`     // largest / mean number of selections, over pairs of source rank and expert
 	DistinctRanks    float64 `json:"distinct_ranks"`    // mean number of ranks that a token visits
-	LocalShare       float64 `json:"local_share"`       // share of selections within a rank
+	LocalShare       float64 `json:"local_share"`       // share of selections whose expert is on the token's own rank
 	Entropy          float64 `json:"entropy"`           // of expert loads, in bits
 	EffectiveExperts float64 `json:"effective_experts"` // 2^entropy
-	Top20Share       float64 `json:"top20_share"`       // share of the most loaded fifth
+	Top20Share       float64 `json:"top20_share"`       // share of selections that go to the most loaded fifth of the experts
 }
 
 // Map returns the measures by their JSON names.

@@ -27,7 +27,7 @@ func subset(r *rng, lo, hi int, dst []int32) {
 	}
 }
 
-// denseSubset is subset for hi-lo below 2*len(dst), where subset would often redraw.
+// denseSubset does the same as subset, but never redraws. subset calls it if redraws would be frequent.
 func denseSubset(r *rng, lo, hi int, dst []int32) {
 	var all [64]int32
 	n := hi - lo

@@ -15,8 +15,8 @@ type urn struct {
 	alias  []int32
 }
 
-// maxRepeats is the number of redraws after which draw calls `rest`, which draws only from the
-// experts that are left, with the same chances.
+// After maxRepeats redraws, draw calls `rest`. This method draws only from the experts that are left, and does not
+// change their chances.
 const maxRepeats = 3
 
 // newUrn makes an urn of positive weights. The smallest possible weight is 2^-40 of the largest.
@@ -108,9 +108,9 @@ func (u *urn) rest(r *rng, drawn []int32) int32 {
 	return int32(i)
 }
 
-// shares estimates the probability that an expert is among k drawn experts. shares adds up the
-// chances of each step (Rao-Blackwell). For an expert that more than half of the draws contain,
-// shares counts draws instead, because counts are then less noisy.
+// shares estimates the probability that an expert is among k drawn experts. It adds up the expert's chance at each step
+// (Rao-Blackwell). For an expert in more than half of the draws, it counts these draws, because counts are then less
+// noisy than chances.
 func (u *urn) shares(k int) []float64 {
 	const tokens = 8192
 	r, dst := newRNG(1), make([]int32, k)

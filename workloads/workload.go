@@ -35,9 +35,9 @@ func (w *Workload) BatchRank(rank int) int {
 	return rank
 }
 
-// SharedSlice returns the tokens for which a rank computes the shared expert: the index of the
-// first token and the number of tokens. A rank takes all its tokens. With Problem.SkipA2A all ranks
-// have the same tokens, and each rank takes a part of them.
+// SharedSlice returns the tokens for which a rank computes the shared expert: the index of the first token and the
+// number of tokens. Without Problem.SkipA2A, a rank takes all its tokens. With it, all ranks have the same tokens, and
+// each rank takes a part of them.
 func (w *Workload) SharedSlice(rank int) (start, count int) {
 	n := w.Ranks[w.BatchRank(rank)].Tokens
 	if !w.Problem.SkipA2A {

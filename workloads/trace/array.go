@@ -39,8 +39,8 @@ var (
 	weightNames = []string{"topk_weights", "weights"}
 )
 
-// kindOf returns what an array holds. The first of these decides: the option Kind, the name of the
-// array, the option Axes, the shape.
+// kindOf returns what an array holds. It decides by the option Kind, or else by a known name of the array, or else by
+// the option Axes, or else by the shape.
 func (a *array) kindOf(o Options) Kind {
 	switch {
 	case o.Kind != "":
@@ -59,9 +59,8 @@ func (a *array) kindOf(o Options) Kind {
 	return IDs
 }
 
-// pick returns the arrays to read, which all have the same name: o.Array, or else the first known
-// name of the wanted kind. For ids, pick also returns the arrays of the router weights, if there
-// are any.
+// pick returns the arrays to read. All have the name o.Array. If o.Array is "", they have the first known name of the
+// wanted kind that the file has. For ids, pick also returns the arrays of the router weights, if there are any.
 func pick(all []*array, o Options) (main, weights []*array, err error) {
 	want := map[Kind][]string{IDs: idNames, Counts: countNames, Logits: logitNames}[o.Kind]
 	switch {
@@ -157,8 +156,8 @@ func fromArrays(main, weights []*array, o Options) (*Reader, error) {
 	return r, r.addWeights(in, weights, main[0], o)
 }
 
-// checkElements returns an error if ids are floats, which mostly are router logits. checkElements
-// runs before axesOf, whose error would mislead.
+// checkElements returns an error if ids are floats, because these are mostly router logits. It runs before axesOf,
+// because the error of axesOf would not mention logits.
 func checkElements(main []*array, kind Kind) error {
 	for _, a := range main {
 		if kind == IDs && (a.elem.kind == 'f' || a.elem.kind == 'b') {

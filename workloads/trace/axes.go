@@ -49,8 +49,8 @@ var knownAxes = map[string]map[int][]Axis{
 	"routed_experts":        {3: {Tokens, Layers, TopK}},
 }
 
-// axesOf returns the axes that the option gives, or else those of the array's name. Arrays with one
-// or two axes need neither.
+// axesOf returns the axes that the option gives, or else those that belong to the array's name. Without both, it
+// assumes the usual axes for arrays with one or two axes.
 func (a *array) axesOf(kind Kind, o Options) ([]Axis, error) {
 	n := len(a.shape)
 	last, offers := Experts, "steps,layers,experts or layers,ranks,experts"

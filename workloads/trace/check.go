@@ -5,8 +5,8 @@ import (
 	"slices"
 )
 
-// checkAgainstCounts makes Scan compare the ids of an SGLang record with the counts in the record.
-// SGLang computes these counts from the ids (_convert_per_token_to_global_physical_count).
+// checkAgainstCounts makes Scan compare the ids of an SGLang record with the counts in the record. SGLang computes
+// these counts from the ids (_convert_per_token_to_global_physical_count), so both must agree.
 func (r *Reader) checkAgainstCounts(main *array, all []*array, o Options) error {
 	counts := named(all, "global_physical_count")
 	if r.Kind != IDs || main.name != "topk_ids_of_layer" || len(counts) == 0 {

@@ -47,7 +47,7 @@ func (d elem) int32s(dst []int32, b []byte) {
 		for i := range dst {
 			dst[i] = narrow(int64(binary.LittleEndian.Uint64(b[8*i:])))
 		}
-	case d.kind == 'u' && d.size == 8: // 2^64-1 must not become -1
+	case d.kind == 'u' && d.size == 8: // 2^64-1 must not become -1, a masked selection
 		for i := range dst {
 			dst[i] = narrow(int64(min(d.bits(b[8*i:]), math.MaxInt64)))
 		}

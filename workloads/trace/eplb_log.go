@@ -14,9 +14,8 @@ import (
 // vllm/distributed/eplb/eplb_state.py, EplbState.step). vLLM has printed three kinds:
 //
 //   - "EPLB step: avg_tokens=...": mean and maximum over ranks.
-//   - "EPLB step: N for model M: avg_tokens=...": over layers, because dim=0 of [layers, ranks] is
-//     reduced (vLLM PR 51784).
-//   - The same text as the second, but over ranks (PR 51813).
+//   - "EPLB step: N for model M: avg_tokens=...": mean and maximum over layers (vLLM PR 51784).
+//   - The same text, but mean and maximum over ranks (PR 51813).
 var eplbLine = regexp.MustCompile(`EPLB step: (?:(\d+) for model (\S+): )?avg_tokens=([\d.]+), ?max_tokens=(\d+), ?balancedness=([\d.]+)`)
 
 // openEPLBLog always returns an error, because a vLLM log holds no counts. The error has the
@@ -50,12 +49,12 @@ const maxLogLine = 1 << 20
 type eplbSummary struct {
 	steps, idle   int     // lines with and without tokens
 	sum, lowest   float64 // of balancedness
-	ranksOrLayers bool    // unknown whether ranks or layers
+	ranksOrLayers bool    // some lines do not show whether their figures are over ranks or over layers
 	firstModel    string
 	severalModels bool
 }
 
-// add returns an error for a line whose balancedness is not avg_tokens / max_tokens.
+// add counts a line. It returns an error if the line's balancedness is not avg_tokens / max_tokens.
 func (s *eplbSummary) add(m [][]byte) error {
 	avg, err1 := strconv.ParseFloat(string(m[3]), 64)
 	most, err2 := strconv.ParseFloat(string(m[4]), 64)

@@ -15,7 +15,7 @@ import (
 
 const maxFiles = 1 << 14
 
-// Expand replaces folders and patterns by their readable files, in natural order.
+// Expand replaces folders and patterns by their readable files. It sorts files by the numbers in their names.
 func Expand(paths []string) ([]string, error) {
 	var out []string
 	for _, path := range paths {

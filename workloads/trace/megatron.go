@@ -20,11 +20,10 @@ import (
 //   - router traces (megatron/core/transformer/moe/router_trace.py): a record has the ids of all
 //     tokens in one step and layer.
 //   - tokens per expert (megatron/training/activation_logging.py, ActivationLogger.save_tpe): a
-//     record has the number of rows of each expert of the rank in one iteration and layer, as a
-//     list for each micro-batch.
+//     record belongs to one iteration and layer. For each micro-batch, it lists how many rows each
+//     expert of the rank received.
 //
-// Records of multi-token prediction (block mtp) are left out, because their layers have their own
-// numbers.
+// Records of multi-token prediction (block mtp) are left out, because their layers are numbered separately.
 type megatronRecord struct {
 	Block  string    `json:"block"`
 	Layer  int       `json:"layer"`

@@ -19,7 +19,7 @@ import (
 // length that a header claims.
 const npyMagic = "\x93NUMPY"
 
-// maxHeader is also NumPy's default.
+// maxHeader bounds the bytes of a header. NumPy has the same bound by default.
 const maxHeader = 10_000
 
 var (

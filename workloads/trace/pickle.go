@@ -9,9 +9,8 @@ import (
 	"github.com/epbench/epbench/tune/bounded"
 )
 
-// This file reads the part of Python's pickle (protocol 2) that torch.save uses. It does not carry
-// out the calls in a pickle: a call that rebuilds a tensor gives a tensor, and any other call gives
-// `opaque`.
+// This file reads the part of Python's pickle (protocol 2) that torch.save uses. It executes no calls of a pickle: a
+// call that rebuilds a tensor gives a `tensor`, and any other call gives `opaque`.
 //
 // We do not use github.com/nlpodyssey/gopickle v0.2.0: it allocates the length that a file claims
 // for a string.
@@ -31,7 +30,7 @@ type tensor struct {
 	shape, stride []int
 }
 
-// contiguous reports row-major order without gaps. An axis with one element may have any stride.
+// contiguous reports whether a tensor is in row-major order without gaps. An axis with one element may have any stride.
 func (t *tensor) contiguous() bool {
 	want := 1
 	for i := len(t.shape) - 1; i >= 0; i-- {
@@ -100,7 +99,7 @@ func (m *machine) hold(bytes int) {
 	}
 }
 
-// push charges the budget with the least memory of a value on the stack.
+// push puts a value on the stack, and charges the memory budget for it.
 func (m *machine) push(v any) {
 	m.hold(bounded.ObjectBytes)
 	m.stack = append(m.stack, v)
@@ -133,7 +132,7 @@ func (m *machine) popMark() []any {
 
 func (m *machine) u32() uint32 { return binary.LittleEndian.Uint32(m.take(4)) }
 
-// opcodes holds protocol 2 and some of protocol 4.
+// opcodes holds the opcodes of protocol 2, and some of protocol 4.
 var opcodes map[byte]func(m *machine)
 
 func init() {
@@ -212,7 +211,7 @@ func (m *machine) recall(key uint32) {
 
 func (m *machine) setItems(kv []any) {
 	d, ok := m.top().(*pdict)
-	m.hold(4 * 16 * len(kv)) // two lists that may double
+	m.hold(4 * 16 * len(kv)) // keys and values: append may double the memory of each
 	for i := 0; ok && i < len(kv); i += 2 {
 		d.keys, d.values = append(d.keys, kv[i]), append(d.values, kv[i+1])
 	}

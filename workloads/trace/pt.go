@@ -87,7 +87,7 @@ type ptFile struct {
 	big     bool
 	found   []*array
 	cost    *bounded.Budget
-	left    int // a list can have many references
+	left    int // values that collect may still visit; a list can be referenced many times
 	ranks   []int
 }
 

@@ -34,8 +34,8 @@ const (
 // Options says what to read from a file and what its arrays hold.
 type Options struct {
 	Kind  Kind   // if "", name or shape of the array decides
-	Layer int    // layer to read; -1 if only one
-	Array string // if "", the first known name
+	Layer int    // layer to read; -1 if the file has only one
+	Array string // name of the array to read; if "", the first known name in the file
 	Axes  []Axis // if nil, the name of the array decides
 	TopK  int    // for logits: ids per token
 }

@@ -107,7 +107,7 @@ func createNPZ(f *os.File, k int, weights bool) (Writer, error) {
 			z.drop()
 			return nil, err
 		}
-		_ = os.Remove(temp.Name()) // a crash leaves no file; if Windows refuses, drop removes it
+		_ = os.Remove(temp.Name()) // now, so that a crash leaves no file; if Windows refuses, drop removes it later
 		z.arrays = append(z.arrays, newNPY(temp, descr, k))
 	}
 	return z, nil

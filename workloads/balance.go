@@ -99,11 +99,10 @@ func (p *Placement) SlotCount() int {
 	return n
 }
 
-// Rank returns the rank that has a slot.
+// Rank returns the rank to which a slot belongs.
 func (p *Placement) Rank(slot int32) int { return int(slot) / (p.SlotCount() / p.Ranks) }
 
-// Take returns the slot that serves the next selection of an expert. The slots of an expert take
-// turns.
+// Take returns the slot that serves the next selection of an expert. If an expert has several slots, they take turns.
 func (p *Placement) Take(expert int32) int32 {
 	s := p.Slots[expert]
 	slot := s[p.next[expert]]

@@ -17,7 +17,7 @@ type BalanceOptions struct {
 	Hosts, Groups int
 }
 
-// MaxBalanceHosts is the largest number of hosts.
+// MaxBalanceHosts is the largest allowed value of BalanceOptions.Hosts.
 const MaxBalanceHosts = 64
 
 // BalanceResult compares experts in equal blocks (Before) with EPLB's placement (After). For a trace of ids, EPLB sees
@@ -38,8 +38,9 @@ type BalanceWindow struct {
 	Before, After float64 // busiest rank's load / mean load
 }
 
-// JudgeBalance makes a placement for a trace and judges it. JudgeBalance calls `open` for each pass over the trace. If
-// `out` is not nil, its writer gets the tokens of the second half. Their ids are slots in place of experts.
+// JudgeBalance compares EPLB's placement for a trace with experts in equal blocks. JudgeBalance calls `open` for each
+// pass over the trace. If `out` is not nil, its writer gets the tokens of the second half. Their ids are slots in place
+// of experts.
 func JudgeBalance(open func() (*trace.Reader, error), o BalanceOptions, out func(topK int, weights bool) (trace.Writer, error)) (*BalanceResult, error) {
 	total, err := scanTrace(open)
 	if err != nil {

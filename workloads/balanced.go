@@ -1,15 +1,14 @@
 package workloads
 
 var balancedKind = kind{
-	name: "balanced", doc: "random, but every expert is selected equally often over all ranks, to within one",
+	name: "balanced", doc: "random, but over all ranks the experts' numbers of selections differ by at most one",
 	build: func(_ args, r *recipe) error { r.law = balanced; return nil },
 }
 
 func balanced(s drawRequest) (filler, error) { return dealer{experts: s.Experts, seed: s.seed}, nil }
 
-// dealer deals the experts like cards to the tokens. It goes through the same pack again until the
-// end of the pack is also the end of a token, and only then shuffles. If it shuffled within a
-// token, the token could get an expert twice.
+// dealer deals the experts to the tokens like cards of a pack. It shuffles only where the pack's end is also the end of
+// a token. If it shuffled within a token, the token could get an expert twice.
 type dealer struct {
 	experts int
 	seed    uint64
@@ -37,7 +36,7 @@ func gcd(a, b int) int {
 }
 
 var roundrobinKind = kind{
-	name: "roundrobin", doc: "the experts take turns: selection i goes to expert i mod experts, where i counts through the tokens of rank 0, then rank 1, ...",
+	name: "roundrobin", doc: "the experts take turns: selection i goes to expert i mod experts; i counts the selections of rank 0, then of rank 1, and so on",
 	build: func(_ args, r *recipe) error { r.law = roundrobin; return nil },
 }
 

@@ -8,7 +8,7 @@ import (
 
 var driftKind = kind{
 	name: "drift",
-	doc:  "one step of a sequence; every h steps half of the experts hand their popularity to others",
+	doc:  "one step of a sequence of routings; every h steps, half of the experts exchange their popularity with other experts",
 	params: []param{
 		{name: "h", min: 0.1, max: 1e6, def: 16},
 		{name: "step", min: 0, max: 10_000, def: 0, whole: true},

@@ -7,7 +7,7 @@ import (
 
 var eplbKind = kind{
 	name:   "eplb",
-	doc:    "r of the problem's experts are replicas, which take over a part of the load of the busiest other experts; all are then placed on ranks by load (DeepSeek EPLB)",
+	doc:    "r of the problem's experts are replicas: each takes over a part of a busy expert's load; then all experts and replicas are placed on ranks by load (DeepSeek EPLB)",
 	params: []param{{name: "r", min: 0, max: 65535, def: 32, whole: true}},
 	build: func(a args, r *recipe) error {
 		r.spare = a.int(0)

@@ -11,8 +11,8 @@ import (
 // Fit is a distribution that was fitted to recorded loads.
 type Fit struct {
 	Spec string
-	// Distance is the total variation distance, 0 to 1, between the sorted shares of recorded and
-	// fitted experts.
+	// Distance is the total variation distance, 0 to 1, between the experts' sorted shares in the recording and in the
+	// fit.
 	Distance float64
 }
 

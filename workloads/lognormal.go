@@ -2,7 +2,7 @@ package workloads
 
 var lognormalKind = kind{
 	name:       "lognormal",
-	doc:        "the loads of experts follow a log-normal distribution: they are its evenly spaced quantiles; sigma is the standard deviation of the load's logarithm",
+	doc:        "the loads of experts follow a log-normal distribution, at evenly spaced quantiles; sigma is the standard deviation of the load's logarithm",
 	params:     []param{{name: "sigma", min: 0, max: 5, def: 0.5}},
 	statistics: []string{"gini", "maxmean", "effective"},
 	build:      func(a args, r *recipe) error { a.loadLaw(lognormal).law(r); return nil },

@@ -2,8 +2,8 @@ package workloads
 
 import "math"
 
-// maskedKind is a distribution (uniform with masked selections), and a modifier of other
-// distributions.
+// maskedKind is a distribution and a modifier. As a distribution, it masks selections of a uniform routing. As a
+// modifier, it masks those of another distribution.
 var maskedKind = kind{
 	name:   "masked",
 	doc:    "exactly a fraction p of the selections of every rank is dropped: expert -1, weight 0",

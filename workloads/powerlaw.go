@@ -4,7 +4,7 @@ import "math"
 
 var powerlawKind = kind{
 	name: "powerlaw",
-	doc:  "the loads of experts follow a power law: they are evenly spaced quantiles of the density x^-a for x from 1 to span; default span: 0.8 times the number of tokens",
+	doc:  "the loads of experts follow a power law with the density x^-a for x from 1 to span, at evenly spaced quantiles; default span: 0.8 times the number of tokens",
 	params: []param{
 		{name: "a", min: 0, max: 8, def: 1.01},
 		{name: "span", min: 1, max: 1e9, open: true},

@@ -7,11 +7,11 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// raggedKind is a distribution (uniform, where ranks have different token counts), and a modifier
-// of other distributions.
+// raggedKind is a distribution and a modifier. As a distribution, it draws uniform routings for ranks with different
+// token counts. As a modifier, it changes the token counts of another distribution.
 var raggedKind = kind{
 	name: "ragged",
-	doc:  "tokens per rank differ: one rank has min, one has max, the others lie between; max is the problem's token count unless given",
+	doc:  "ranks have different numbers of tokens: one rank has min, one rank has max, and the other ranks lie between; max is the problem's token count unless given",
 	params: []param{
 		{name: "min", min: 0, max: ep.MaxTokens, def: 0, whole: true},
 		{name: "max", min: 0, max: ep.MaxTokens, whole: true, open: true},

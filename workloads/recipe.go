@@ -33,8 +33,8 @@ type weigher interface{ weigh(c chunk, w []float32) }
 
 type chunk struct {
 	rank  int
-	first int // first token, counted on its rank
-	total int // first token, counted over all ranks
+	first int // index of the first token on its rank
+	total int // index of the first token over all ranks
 	k     int
 	ids   []int32 // [tokens, k], output
 }

@@ -8,7 +8,7 @@ type Solution struct {
 	Value     float64
 	Statistic string
 	Target    float64
-	Expected  float64 // statistic of the expected loads
+	Expected  float64 // value of the statistic for the expected loads
 }
 
 // Solve returns the solved parameter of d, or ok = false if d's spec gives no target.

@@ -42,7 +42,7 @@ func KeyOf(p ep.Problem, c ep.Class) Key {
 	}
 }
 
-// Problem returns the problem of k with this many tokens, and buffers for as many.
+// Problem returns the problem of k with `tokens` tokens. Its buffers have room for this number.
 func (k Key) Problem(tokens int) ep.Problem {
 	return ep.Problem{
 		Op: k.Op, Mode: k.Mode, Ranks: k.Ranks, Nodes: k.Nodes,

@@ -66,7 +66,7 @@ func parse(data []byte) (*Table, error) {
 	return t, nil
 }
 
-// schemaOf returns the schema if it is a file's first field, or 0.
+// schemaOf returns a file's schema number if this number is the first field. Otherwise it returns 0.
 func schemaOf(data []byte) int {
 	dec := json.NewDecoder(bytes.NewReader(data[:min(len(data), 256)]))
 	for i := range 3 {
@@ -90,7 +90,7 @@ type Locations struct {
 	Embedded    fs.FS  // *.json at its root
 	System      string // directory of *.json
 	User        string // directory of *.json
-	File        string // one table, above all others
+	File        string // one table, with precedence over all others
 	AllowEdited bool   // accept and mark edited tables
 }
 

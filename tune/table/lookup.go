@@ -48,8 +48,8 @@ const fallbackFields = 6
 // compare returns how much a row differs from a question. ok is false if the row may not answer. Three fields have
 // special rules:
 //
-//   - Routing class, if it is a fallback field: a row for all routings differs least, then a row for even routings.
-//     Rows for other classes answer only if the question's class is unknown.
+//   - Routing class, if it is a fallback field: rows for all routings come first, then rows for even routings. Rows
+//     for other classes answer only if the question's class is unknown.
 //   - Precision: a question that accepts reduced precision also takes rows of full precision. The reverse does not
 //     hold.
 //   - Dispatch dtype: a combine takes rows with any dispatch dtype, because it always sends BF16.
@@ -98,8 +98,8 @@ func routingApart(have, want int) (apart int, ok bool) {
 // rows apart decides:
 //
 //  1. A row of this machine is better.
-//  2. A row that differs in no fallback field is better. If both differ, take the last fallback field in which each
-//     row differs: the row whose last field comes earlier in the list is better.
+//  2. A row that differs in no fallback field is better. If both rows differ, each has a last fallback field in which
+//     it differs. The row whose last field comes earlier in the list of fallback fields is better.
 //  3. In the first fallback field in which the two rows are not equally far from the question, the nearer row is
 //     better.
 //  4. A row of reduced precision is better, if the question accepts it.

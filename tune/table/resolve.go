@@ -185,7 +185,8 @@ func (r *Resolved) Runs(c ep.Class, lo, hi int) []Run {
 // Digest is a fingerprint of a rank's answers. Ranks exchange digests before the first launch.
 type Digest [sha256.Size]byte
 
-// Digest returns the digest of r. It covers problem, answers, tables and build, not file names.
+// Digest returns the digest of r. It depends on the problem, the answers, the tables and the kernel build, but not on
+// file names.
 func (r *Resolved) Digest() Digest {
 	h := sha256.New()
 	fmt.Fprintf(h, "%s\n%q\n%s\n", r.problem.Key(), r.ids, r.host.ABI)

@@ -254,7 +254,7 @@ func (s *Set) accepted() []indexedRow {
 			continue
 		}
 		r.similar, r.earlier = src.similar, !certified
-		// A row may be certified for this build although its config still has the names of an earlier build.
+		// Rename every config: even a row certified for this build may have the names of an earlier build.
 		if s.host.Current != nil {
 			r.config = s.host.Current(r.config)
 		}

@@ -132,17 +132,17 @@ type Evidence struct {
 	// counts were measured there. Tokens lists these counts too. The order is rising.
 	Between []int `json:"between,omitempty"`
 
-	// TimedAt is the token count at which times and gain were measured. If it is 0 and Tokens
-	// lists only one count, they were measured at that count. See At.
+	// TimedAt is the token count at which times and gain were measured. 0 means the only count of Tokens, or unknown if
+	// Tokens has several counts.
 	TimedAt int `json:"timed_at,omitempty"`
 
 	// MaxErr is the largest error against the oracle, divided by the largest magnitude in the same output row.
 	MaxErr float64 `json:"max_err,omitempty"`
 
-	// Sessions counts the sessions behind the times and the gain. 0 means one.
+	// Sessions counts the sessions from which times and gain come. 0 means one.
 	Sessions int `json:"sessions,omitempty"`
 
-	// Protocol is the record.Protocol of the measurement. 0 was in use up to 2026-11-25.
+	// Protocol is the revision of the rules for measuring, see record.Protocol.
 	Protocol int `json:"protocol,omitempty"`
 
 	// Beside names the matrix product that ran at the same time, see ep.Product. The times then say how much the

@@ -19,7 +19,7 @@ func Read(t testing.TB, path string) []byte {
 	return b
 }
 
-// Write writes a file, makes its folder if needed, and returns its path.
+// Write writes a file, and returns the file's path. It makes the file's folder if needed.
 func Write[T ~[]byte | ~string](t testing.TB, path string, content T) string {
 	t.Helper()
 	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {

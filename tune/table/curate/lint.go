@@ -52,8 +52,8 @@ func (l *linter) add(fault bool, s Severity, rule, format string, args ...any) {
 	}
 }
 
-// Lint returns the faults of a table, in the order of rows. `band` is the largest relative difference that does not
-// matter.
+// Lint returns the faults of a table, in the order of rows. `band` is the largest relative difference of two times that
+// does not matter.
 func Lint(t *table.Table, legal Legality, band float64) []Finding {
 	h := t.Header
 	l := &linter{header: h, row: -1}
@@ -78,7 +78,7 @@ func Lint(t *table.Table, legal Legality, band float64) []Finding {
 		}
 		k := anyRouting(r.Key)
 		l.add(!served[k], Note, "hole", "there is no row for all or even routings: an unknown routing gets a row for uneven routings")
-		served[k] = true // report a key once
+		served[k] = true // report each key only once
 	}
 	return l.found
 }

@@ -10,7 +10,7 @@ import (
 	"github.com/epbench/epbench/tune/table"
 )
 
-// Effect says what a merge did to a row of the incumbent table.
+// Effect says what a merge did to a row of the incumbent table. The other table is called the newcomer.
 type Effect string
 
 const (
@@ -48,9 +48,9 @@ func Comparable(a, b table.Header) error {
 // Merge adds a newcomer's rows to an incumbent table. It returns the merged table, and what it did on every interval
 // that both tables cover.
 //
-// At a token count at which only one table was measured, Merge takes that table's row. If both were measured, the
+// If only one table was measured at a token count, Merge takes this table's row there. If both were measured, the
 // incumbent's row stays unless the rule prefers the newcomer's row. We do not take the larger gain: after many merges
-// it would mostly be luck. Between two measured counts, Merge takes the row of the nearer count, by ratio.
+// it would mostly be luck. Between two measured counts, the rows meet at the geometric mean of the counts.
 //
 // A row of a later build replaces a row of an earlier build everywhere.
 func Merge(old, newcomer *table.Table, rule Rule) (*table.Table, []Overlap, error) {
@@ -189,7 +189,7 @@ func union(a, b string) string {
 
 // Rule decides between two rows that were measured at the same token count with different configs.
 type Rule struct {
-	// Band is the largest relative difference that does not matter.
+	// Band is the largest relative difference of two times that does not matter.
 	Band float64
 	// Measured returns the seconds of a config in the newcomer's run. It may be nil.
 	Measured func(k table.Key, tokens int, routing string, c ep.Config) (seconds float64, ok bool)

@@ -26,7 +26,7 @@ func (g group) points(rule Rule) []point {
 }
 
 // measuredThere returns a segment with only the rows that were measured at a token count. It also drops an outranked
-// row, unless both rows are outranked.
+// row (see outranked), unless both rows are outranked.
 func (g group) measuredThere(s segment, tokens int) segment {
 	a, b := measuredAt(s.a, tokens), measuredAt(s.b, tokens)
 	lowA, lowB := g.outranked(0, s.a, s.b, tokens), g.outranked(1, s.b, s.a, tokens)
@@ -81,7 +81,7 @@ func measuredAt(r *table.Row, tokens int) bool {
 	return r != nil && slices.Contains(r.Evidence.Tokens, tokens)
 }
 
-// ends returns the token counts at which the nearest point may change.
+// ends returns the token counts at which another point may become the nearest.
 func ends(points []point) []int {
 	var out []int
 	for i, p := range points {

@@ -21,7 +21,7 @@ type group struct {
 	rows [2][]*table.Row
 }
 
-// groups returns the rows of two tables by key.
+// groups returns the rows of two tables, grouped by key.
 func groups(a, b *table.Table) []group {
 	byKey := map[table.Key]*group{}
 	for side, t := range []*table.Table{a, b} {

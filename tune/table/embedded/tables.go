@@ -13,7 +13,7 @@ var data embed.FS
 func FS() fs.FS {
 	sub, err := fs.Sub(data, "data")
 	if err != nil {
-		panic(err) // the embed directive names this path
+		panic(err) // cannot happen: the embed directive names this path
 	}
 	return sub
 }

@@ -55,7 +55,7 @@ func Unmarshal(data []byte, v any) error {
 	return fmt.Errorf("line %d: %s%w", line(data, w.at), path, plain(err))
 }
 
-// mostNested is the deepest nesting that is read.
+// mostNested is the largest allowed depth of nested arrays and objects.
 const mostNested = 100
 
 // tooDeep returns the position of the first bracket nested too deep, or -1.
@@ -238,7 +238,7 @@ func (w *walker) mapping(elem *shape) error {
 	})
 }
 
-// members walks an object. `take` returns the shape of a name's value.
+// members reads an object. `take` returns the expected shape of the value with this name.
 func (w *walker) members(take func(name []byte) (*shape, error)) error {
 	w.pos++
 	for w.peek() != '}' {
@@ -312,7 +312,7 @@ func (w *walker) custom(s *shape) error {
 	}
 	var err error
 	if direct, ok := v.(json.Unmarshaler); ok {
-		err = direct.UnmarshalJSON(raw) // json.Unmarshal allocates
+		err = direct.UnmarshalJSON(raw) // json.Unmarshal would allocate memory
 	} else {
 		err = json.Unmarshal(raw, v)
 	}

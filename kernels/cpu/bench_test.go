@@ -21,7 +21,7 @@ func large(op ep.Op) ep.Problem {
 		Tokens: 1024, MaxTokens: 1024, Dispatch: ep.BF16, Combine: ep.BF16}
 }
 
-// BenchmarkAgainstCopy prints bytes per second of a copy, dispatch and combine, measured in turns.
+// BenchmarkAgainstCopy prints the bytes per second of a copy, a dispatch and a combine. It measures them in turns.
 func BenchmarkAgainstCopy(b *testing.B) {
 	source, target := make([]byte, delivered), make([]byte, delivered)
 	fill(source) // unwritten pages would share one page of zeros

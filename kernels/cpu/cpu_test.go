@@ -172,7 +172,7 @@ func TestCancelInMidRun(t *testing.T) {
 	}
 }
 
-// TestThousandIterations runs many pairs without a reset of memory, then verifies one.
+// TestThousandIterations runs many pairs without a reset of memory, then verifies one pair.
 func TestThousandIterations(t *testing.T) {
 	n := 1000
 	if testing.Short() {

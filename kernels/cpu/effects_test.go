@@ -38,7 +38,7 @@ var effects = []effect{
 	{"stores", storesCached, storesStream, ep.Dispatch, 2, 8, nil},
 }
 
-// BenchmarkParameters prints each parameter's effect, from interleaved rounds.
+// BenchmarkParameters prints each parameter's effect. It measures the rounds of both values in turns.
 func BenchmarkParameters(b *testing.B) {
 	for _, e := range effects {
 		name := fmt.Sprintf("%s/%s-%s/%s/ranks=%d/tokens=%d", e.param, e.a, e.b, e.op, e.ranks, e.tokens)

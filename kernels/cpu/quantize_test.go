@@ -59,7 +59,7 @@ func TestQuantizeEqualsOracle(t *testing.T) {
 	}
 }
 
-// fillFinite draws finite BF16 values. In round 0 all are zero; the range of later values grows with round.
+// fillFinite draws finite BF16 values. In round 0, all values are zero. In later rounds, their range grows.
 func fillFinite(rng *rand.Rand, x []uint16, round int) {
 	for i := range x {
 		e := 127 + rng.IntN(round+1) - round/2

@@ -12,8 +12,8 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// compileConfigs returns base, then configs with other compiled parameters. Speed parameters take every combination;
-// other parameters change one at a time.
+// compileConfigs returns base, then configs that differ from base in compiled parameters. Parameters of the class Speed
+// take every combination of values. The parameters of other classes change one at a time.
 func compileConfigs(k kernels.Kernel, base ep.Config) []ep.Config {
 	out := []ep.Config{base}
 	for _, q := range k.Params {
@@ -45,7 +45,8 @@ type compiled struct {
 	def         bool
 }
 
-// variants returns a kernel's distinct variants, default first, or none if the default is illegal.
+// variants returns a kernel's variants: configs that compile to different units. The default config comes first. If the
+// default is illegal, there are no variants.
 func variants(f declare.Declaration, m ep.Machine, p ep.Problem) ([]compiled, error) {
 	p.Layout = append(f.Kernel.Layouts, p.Layout)[0]
 	base := f.Kernel.DefaultConfig(m, p)

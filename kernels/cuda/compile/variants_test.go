@@ -23,8 +23,8 @@ import (
 
 const variantsEnv = "EPBENCH_VARIANTS"
 
-// Every default must compile for each of arches. Tables are measured on sm_90a, where the test compiles every pair of
-// values; elsewhere it compiles every value.
+// Every default must compile for each of arches. Tables are measured on sm_90a, so for sm_90a the test compiles
+// every pair of values. For the other architectures, it compiles every value.
 var arches = []string{"sm_80", "sm_90a", "sm_100a"}
 
 func variantsFor(arch string, space []compiled) []compiled {
@@ -67,7 +67,7 @@ func cover(space []compiled, features func(compiled) []string) []compiled {
 	}
 }
 
-// values returns a variant's defines with the source's name.
+// values returns a variant's macro definitions, each after the name of the source.
 func values(x compiled) []string {
 	var out []string
 	for _, d := range x.unit.Defines {
@@ -76,7 +76,7 @@ func values(x compiled) []string {
 	return out
 }
 
-// pairs returns a variant's pairs of defines with the source's name.
+// pairs returns the values of a variant, and each pair of its macro definitions after the name of the source.
 func pairs(x compiled) []string {
 	out := values(x)
 	for i, a := range x.unit.Defines {
@@ -145,7 +145,8 @@ func defaultSpace(t *testing.T) []compiled {
 	return out
 }
 
-// TestVariants compiles the default space and prints resources and digests. A default must not spill.
+// TestVariants compiles the default space and prints resources and digests. A default config must not
+// spill registers.
 func TestVariants(t *testing.T) {
 	t.Setenv(CacheEnv, "off")
 	space := defaultSpace(t)
@@ -216,7 +217,7 @@ func TestCompileErrors(t *testing.T) {
 	}
 }
 
-// TestCompileCache: the cache returns the binary of a compiled unit, but no empty file.
+// TestCompileCache: the cache returns the binary of a compiled unit. It does not return an empty file.
 func TestCompileCache(t *testing.T) {
 	t.Setenv(CacheEnv, t.TempDir())
 	c, err := NewCompiler("sm_90a")

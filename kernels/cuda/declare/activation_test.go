@@ -15,7 +15,7 @@ import (
 	"github.com/epbench/epbench/workloads"
 )
 
-// activationArena holds an emulated call's memory, and statements that set pointers to it.
+// activationArena holds an emulated call's memory, and the statements that set pointers to this memory.
 type activationArena struct {
 	mem []byte
 	job []string
@@ -123,7 +123,8 @@ func (x *activated) emulate(t *testing.T, tools *emulator, c ep.Config) {
 	copy(x.scales, m.mem[scales:])
 }
 
-// activationProblem returns a small problem. 384 columns are no multiple of a warp's 256.
+// activationProblem returns a small problem. A warp computes 256 columns at a time. The 384
+// columns of the problem are no multiple of them.
 func activationProblem(d ep.DType, tokens int) ep.Problem {
 	return ep.Problem{Op: ep.Activation, Mode: ep.Graph, Ranks: 1, Nodes: 1, Hidden: 384, Experts: 40, TopK: 2,
 		Tokens: tokens, MaxTokens: max(tokens, 1), Dispatch: d, Combine: ep.BF16}
@@ -195,7 +196,7 @@ func TestActivationJudged(t *testing.T) {
 	}
 }
 
-// TestInterleavedEqualsPlain: the interleaved kernel gives the plain kernel's bits.
+// TestInterleavedEqualsPlain: the outputs of the interleaved kernel and of the plain kernel are equal bit for bit.
 func TestInterleavedEqualsPlain(t *testing.T) {
 	emulator := need(t, emulTools)
 	for _, d := range ep.DTypes() {

@@ -10,8 +10,8 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// conditionsOf returns the words of a declaration that name parameters: conditions such as count=receiver, and macros
-// such as EP_ROWS=rows without EP_ROWS=.
+// conditionsOf returns the words of a declaration that name parameters. They are conditions such as count=receiver. Of
+// a macro such as EP_ROWS=rows, it returns the part after the first equals sign.
 func conditionsOf(f Declaration) (out []string) {
 	for word := range strings.FieldsSeq(f.entry + " " + f.macros) {
 		condition, what, ok := strings.Cut(word, "?")
@@ -94,7 +94,7 @@ func TestSourcesReadNames(t *testing.T) {
 	}
 }
 
-// settings returns settings in which, together, every rule holds.
+// settings returns settings. Every rule holds in at least one of them.
 func settings() (out []setting) {
 	for _, sms := range []int{1, 31, 64, 132} {
 		m := h200
@@ -129,8 +129,8 @@ func listsOf(f Declaration, s setting) (out []string) {
 	return out
 }
 
-// TestRulesNameParameters: the lists of values in a declaration name its own parameters. A value is a number, a
-// fraction, or a word that a sweep tries.
+// TestRulesNameParameters: the lists of values in a declaration name parameters of this declaration. A value is a
+// number, a fraction, or a word that a sweep tries.
 func TestRulesNameParameters(t *testing.T) {
 	for _, f := range everywhere() {
 		known, wrong := valuesOf(t, f), map[string]bool{}

@@ -200,7 +200,7 @@ func (e *emulated) wipe(name string) []string {
 	return []string{fmt.Sprintf("wipe %d %d", e.heap.Offset[name], len(e.part(0, name)))}
 }
 
-// run performs calls n times on all ranks, without further barriers.
+// run performs calls n times on all ranks, without barriers between them.
 func (e *emulated) run(n int, calls ...[]string) {
 	e.t.Helper()
 	job := append([]string{"arena " + e.arena, fmt.Sprintf("seed %d", e.rounds+1), fmt.Sprintf("rounds %d", e.rounds)}, e.arguments()...)
@@ -338,7 +338,7 @@ func (e *emulated) combined(rank, i int) []uint16 {
 	return row
 }
 
-// changed replaces values of c: name, value, ...
+// changed replaces values of c. In `pairs`, each name of a parameter stands before its new value.
 func changed(c ep.Config, pairs ...string) ep.Config {
 	for i := 0; i < len(pairs); i += 2 {
 		c = c.With(pairs[i], ep.Value(pairs[i+1]))

@@ -27,8 +27,8 @@ type emulator struct {
 	flags []string // for device code, such as -fsanitize=thread
 }
 
-// newEmulator compiles the harness. flags are for device code. Later runs reuse a folder named by a hash of all
-// sources.
+// newEmulator compiles the harness, the program that runs device code. `flags` are compiler flags for device code.
+// Later runs reuse the folder, whose name is a hash of all sources.
 func newEmulator(flags ...string) (*emulator, error) {
 	if _, err := exec.LookPath("g++"); err != nil {
 		return nil, fmt.Errorf("%w: it needs g++ with C++20, but there is no g++ on PATH", errNoEmulator)
@@ -80,7 +80,8 @@ func (e *emulator) hostArgs() []string {
 
 func (e *emulator) path(name string) string { return filepath.Join(e.dir, name) }
 
-// compile compiles source (a path under native/kernels) to a shared object and returns its path. Defines: NAME=VALUE.
+// compile compiles source (a path under native/kernels) to a shared object and returns its path. Each of `defines` is
+// NAME=VALUE.
 func (e *emulator) compile(source string, defines []string) (string, error) {
 	sum := sha256.Sum256([]byte(source + "\n" + strings.Join(defines, "\n")))
 	name := hex.EncodeToString(sum[:8]) + ".so"
@@ -160,7 +161,7 @@ func (e *emulator) start() (*emulation, error) {
 	return p, p.cmd.Start()
 }
 
-// perform performs a job. After patience it kills the process.
+// perform performs a job. After the time `patience`, it kills the process.
 func (p *emulation) perform(patience time.Duration, statements []string) error {
 	timer := time.AfterFunc(patience, func() { p.cmd.Process.Kill() })
 	defer timer.Stop()

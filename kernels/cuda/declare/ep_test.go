@@ -12,7 +12,8 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// epCase is a dispatch and a combine to emulate. By default they have few blocks, but a block for each task.
+// epCase is a dispatch and a combine to emulate. By default, each kernel has few blocks, but at
+// least one block for each of its tasks.
 type epCase struct {
 	name    string
 	dtype   ep.DType
@@ -94,8 +95,8 @@ func (e epPair) check() {
 	e.checkCounters()
 }
 
-// checkCounters: after a call, each expert and source rank has entry {EP_READY_FLAG + end row, rows}. Every other
-// counter is zero.
+// checkCounters: after a call, the counters hold {EP_READY_FLAG + end row, rows} for each pair of an expert and a
+// source rank. Every other counter is zero.
 func (e epPair) checkCounters() {
 	e.t.Helper()
 	p := e.w.Problem

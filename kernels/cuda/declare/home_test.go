@@ -6,8 +6,8 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// TestFinalHomeAndPartialEmulated: dispatch_final_home gives the oracle's bytes. combine_final_partial gives the bits
-// of the oracle's partial sums.
+// TestFinalHomeAndPartialEmulated: dispatch_final_home gives the oracle's bytes. The outputs of
+// combine_final_partial equal the oracle's partial sums bit for bit.
 func TestFinalHomeAndPartialEmulated(t *testing.T) {
 	oncePerRun(t)
 	q := fastCase{pairProblem(ep.BF16, 2, 264, 32, 6, 6), []int{6, 2}, 0, 0.3,

@@ -8,8 +8,8 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// TestMaskedIgnoresBadIDs: kernels of layout masked treat invalid expert ids as masked. As an index such an id leads
-// out of the heap.
+// TestMaskedIgnoresBadIDs: kernels of layout masked treat invalid expert ids as masked. A kernel that used such
+// an id as an index would access memory outside the heap.
 func TestMaskedIgnoresBadIDs(t *testing.T) {
 	bad := []int32{-2, 8, 9, 1 << 30, -1 << 31}
 	q := fastCase{pairProblem(ep.FP8, 2, 256, 8, 3, 9), []int{9, 7}, 0, 0.5, "sms=3,threads=64", "sms=2,threads=64", 1}

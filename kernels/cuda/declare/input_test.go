@@ -7,7 +7,7 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// TestEmulatedRaw: tokens that the caller has cast to FP8 arrive unchanged.
+// TestEmulatedRaw: tokens that the caller has converted to FP8 arrive unchanged.
 func TestEmulatedRaw(t *testing.T) {
 	for _, x := range []struct {
 		layout            ep.Layout

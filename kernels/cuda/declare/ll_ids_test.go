@@ -59,7 +59,8 @@ func TestLowLatencyIDsRace(t *testing.T) {
 	e.checkDispatch(ref.Compare{Ordered: true})
 }
 
-// TestLowLatencyIDsLegality: each error begins with the field or parameter. Few tokens are legal in buffers for many.
+// TestLowLatencyIDsLegality: each error begins with the field or parameter. A call of few
+// tokens is legal if the buffers have room for many tokens.
 func TestLowLatencyIDsLegality(t *testing.T) {
 	for _, q := range []struct {
 		experts, maxTokens int

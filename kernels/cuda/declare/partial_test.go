@@ -8,8 +8,8 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// TestLowLatencyPartialEmulated: combine_ll_partial gives the bits of an oracle that sums in the same order. Problem
-// and dispatch are also in TestLowLatencyEmulated, which saves compile time.
+// TestLowLatencyPartialEmulated: the outputs of combine_ll_partial equal those of an oracle that sums in the same
+// order, bit for bit. The problem and the dispatch are those of TestLowLatencyEmulated, so that less must be compiled.
 func TestLowLatencyPartialEmulated(t *testing.T) {
 	oncePerRun(t)
 	q := fastCase{pairProblem(ep.FP8, 4, 640, 16, 4, 9), []int{9, 7, 0, 1}, 0, 0.2,

@@ -7,8 +7,8 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// TestFinalPolledEmulated: combine_ll with after=final gives the oracle's bits after either dispatch of the final
-// kernels.
+// TestFinalPolledEmulated: after each of the two designs of dispatch_final, the outputs of combine_ll with after=final
+// equal the oracle's bit for bit.
 func TestFinalPolledEmulated(t *testing.T) {
 	oncePerRun(t)
 	for _, q := range []struct {
@@ -33,7 +33,8 @@ func TestFinalPolledEmulated(t *testing.T) {
 	}
 }
 
-// TestFinalPolledRace: slots are empty before they are polled. Rows are read only after the kernel that placed them.
+// TestFinalPolledRace: slots are empty before they are polled. Rows are read only after the kernel
+// that placed them has ended.
 func TestFinalPolledRace(t *testing.T) {
 	oncePerRun(t)
 	q := fastCase{pairProblem(ep.FP8, 2, 256, 8, 2, 5), []int{5, 3}, 0.3, 0,

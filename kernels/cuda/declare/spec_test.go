@@ -42,7 +42,7 @@ func TestPackedKernelsCountTheirCalls(t *testing.T) {
 	}
 }
 
-// counting matches what counts a call. ep_copy_shared_outputs reads no call number.
+// counting matches the code that counts a call. ep_copy_shared_outputs reads no call number.
 var counting = regexp.MustCompile(`EP_NUMBER_DONE \(|\b(ep_|lh_)run \(|ep_copy_shared_outputs`)
 
 // TestHostKernelsHaveAPlaceInPacks: packs can hold every launch of a kernel that crosses hosts.

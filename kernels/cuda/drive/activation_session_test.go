@@ -60,7 +60,8 @@ func TestSessionActivationCopies(t *testing.T) {
 	}
 }
 
-// smallActivation returns a problem for an emulated GPU. 384 columns are no multiple of a warp's 256.
+// smallActivation returns a problem for an emulated GPU. A warp computes 256 columns at a
+// time. The 384 columns of the problem are no multiple of them.
 func smallActivation(d ep.DType, tokens int) ep.Problem {
 	return ep.Problem{Op: ep.Activation, Mode: ep.Graph, Ranks: 1, Nodes: 1, Hidden: 384, Experts: 40, TopK: 2,
 		Tokens: tokens, MaxTokens: max(tokens, 1), Dispatch: d, Combine: ep.BF16}

@@ -28,8 +28,8 @@ func besideProblem(op ep.Op, mode ep.Mode, beside string) ep.Problem {
 
 const smallGemm = "gemm:3,32,64,bf16,4"
 
-// TestSessionBeside covers every op, fused and in phases, in graphs and eagerly. An emulated GPU overlaps only eager
-// streams.
+// TestSessionBeside covers every op, fused and in phases, in graphs and eagerly. An emulated GPU runs
+// two streams at the same time only in eager mode.
 func TestSessionBeside(t *testing.T) {
 	for _, c := range []struct {
 		mode    ep.Mode

@@ -32,7 +32,7 @@ func callsOf(t *testing.T, f func() error) map[string]int {
 	return count
 }
 
-// ready opens a session on two GPUs and runs the default.
+// ready opens a session on two GPUs and runs the default config.
 func ready(t *testing.T, op ep.Op) (*session, ep.Config) {
 	t.Helper()
 	if !onEmulator() {

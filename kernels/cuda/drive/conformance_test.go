@@ -17,7 +17,8 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// opener returns a function that opens backends with the event clock. The chain clock's noise may exceed a short call.
+// opener returns a function that opens backends with the event clock. On the chain clock, noise may exceed
+// the time of a short call.
 func opener(o Options) func() (kernels.Backend, error) {
 	o.Clock = clockEvent
 	return func() (kernels.Backend, error) { return Open(o) }

@@ -10,7 +10,7 @@ import (
 	"github.com/epbench/epbench/tune/table"
 )
 
-// TestFit: the returned count fits, and the next does not. More calls in flight fit fewer tokens.
+// TestFit: the returned count fits, and the next does not. With more calls in flight, fewer tokens fit.
 func TestFit(t *testing.T) {
 	tab := &table.Table{Header: table.Header{Machine: machine, ABI: "abi"}, ID: "table"}
 	f := Fitter{Request: Request{Problem: shape, DTypes: []ep.DType{ep.BF16}, Machine: machine, Tables: table.Overlay(table.Source{Name: "t", Table: tab}), ABI: "abi"}}
@@ -26,7 +26,7 @@ func TestFit(t *testing.T) {
 		r.Problem.MaxTokens = n
 		p, err := Build(r, compile)
 		if err != nil || p.HeapBytes(inFlight) != heap {
-			t.Errorf("%d tokens: the pack itself does not need the memory that the Fitter returns (%v)", n, err)
+			t.Errorf("%d tokens: the pack needs another number of bytes than the Fitter returns (%v)", n, err)
 		}
 		r.Problem.MaxTokens = fitCounts[slices.Index(fitCounts, n)+1]
 		if next, err := Build(r, compile); err != nil || next.HeapBytes(inFlight) <= budget {

@@ -93,7 +93,7 @@ func TestNearestRowAnswers(t *testing.T) {
 	}
 }
 
-// TestEquallyNearRows: of two equally near rows the smaller count wins.
+// TestEquallyNearRows: if two rows are equally near, the row with the smaller token count answers.
 func TestEquallyNearRows(t *testing.T) {
 	p := build(t, nil, row(ep.Dispatch, 1, 4096, dispatchLL, 10),
 		row(ep.Combine, 1, 8, combineLL, 1), row(ep.Combine, 9, 31, combineFinal, 90), row(ep.Combine, 32, 4096, combineDedup, 40))

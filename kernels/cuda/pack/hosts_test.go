@@ -27,7 +27,7 @@ func hostRows(nodes int) []table.Row {
 	return out
 }
 
-// overNodes makes a pack for 16 ranks on two nodes from rows of rowNodes nodes.
+// overNodes makes a pack for 16 ranks on two nodes from rows that were measured on rowNodes nodes.
 func overNodes(t *testing.T, rowNodes int) *Pack {
 	t.Helper()
 	return build(t, func(r *Request) {
@@ -94,7 +94,7 @@ func TestOneHostHeader(t *testing.T) {
 	}
 }
 
-// TestNodesRefuse: packs for one host refuse kernels for several, and the reverse.
+// TestNodesRefuse: packs for one host refuse kernels for several hosts. Packs for several hosts refuse kernels for one.
 func TestNodesRefuse(t *testing.T) {
 	r := Request{Problem: shape, DTypes: []ep.DType{ep.BF16}, Machine: twoNodes}
 	r.Problem.Ranks, r.Problem.Nodes = 16, 2

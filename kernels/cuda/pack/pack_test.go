@@ -178,7 +178,7 @@ func TestDispatchInTwoStates(t *testing.T) {
 	}
 }
 
-// TestElsewhere: where peers cannot write, another kernel answers.
+// TestElsewhere: for outputs to which other ranks cannot write, the pack has another kernel.
 func TestElsewhere(t *testing.T) {
 	p := build(t, nil, row(ep.Dispatch, 1, 10, dispatchLL, 1), row(ep.Dispatch, 11, 4096, dispatchFinal, 1), row(ep.Combine, 1, 4096, combineFinal, 9))
 	if a := said(t, p, ep.Pair, ep.Even, 1000); a.Dispatch != dispatchFinal || a.Elsewhere != dispatchLL {

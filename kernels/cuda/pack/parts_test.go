@@ -7,7 +7,8 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// TestCallsTakeNoMoreSharedMemoryThanTheyNeed: each call has at most an eighth more than it needs.
+// TestCallsTakeNoMoreSharedMemoryThanTheyNeed: each call gets at most an eighth more shared memory
+// than it needs.
 func TestCallsTakeNoMoreSharedMemoryThanTheyNeed(t *testing.T) {
 	p := build(t, nil,
 		row(ep.Dispatch, 1, 2000, "dispatch_ll_ids:part=512,pdl=0,send=512,sms=64,threads=256", 10),

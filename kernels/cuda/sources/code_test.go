@@ -48,7 +48,7 @@ func TestPieces(t *testing.T) {
 	}
 }
 
-// TestPiecesOfAllSources does the same with all device sources.
+// TestPiecesOfAllSources is TestPieces for all device sources.
 func TestPiecesOfAllSources(t *testing.T) {
 	if testing.Short() {
 		t.Skip("the specification takes a second for all sources; left out with -short")

@@ -36,7 +36,7 @@ func newBench() *cobra.Command {
 	var f benchFlags
 	cmd := &cobra.Command{
 		Use:   "bench [--ab A B]",
-		Short: "Measure a given config, or the config of a table, against the default",
+		Short: "Measure one config against the default",
 		Long: `Check and time one config and the default in the same rounds. --config gives the
 config, or --table chooses it. Without both, only the default is timed.
 

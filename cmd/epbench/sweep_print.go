@@ -168,7 +168,7 @@ func (f *sweepFlags) printPlan(cmd *cobra.Command, p *sweep.Plan) error {
 // costText says how long a plan takes.
 func costText(p *sweep.Plan) string {
 	whole, least, most := p.Estimate(), p.Least(), p.Options.Time
-	const how = " (estimated from two rounds; includes compilation, checks and sessions)"
+	const how = " (estimated with a probe of two rounds; includes compilation, checks and sessions)"
 	switch {
 	case most == 0:
 		return fmt.Sprintf("about %v%s", whole.Round(time.Second), how)

@@ -1,17 +1,17 @@
 #!/bin/sh
-# Measures every config of a search space for one problem after another. For each problem it stores a
-# small recording for `epbench replay`.
+# Measures every config of a search space for each of several problems. A problem is an operation with a model's
+# shape, a token count and a routing. `epbench replay` can replay searches from the recordings.
 #
 #   ./record-truth.sh OUT SECONDS [FIRST]     ./record-truth.sh truth 540 1
 #
-# For each problem the script writes to OUT a recording (NAME.rounds.gz, 20 to 120 KB), run.json and
-# table.json. It ends before SECONDS are over and prints FIRST for the next start. It skips problems
-# whose recording is in OUT or in KEPT. These variables change the measurements:
+# For each problem the script writes to OUT a recording (NAME.rounds.gz, 20 to 120 KB), run.json and table.json. It
+# ends before SECONDS have passed. Then it prints the number of the next problem, which you pass as FIRST to the next
+# start. It skips problems whose recordings are in OUT or in KEPT. These variables change the measurements:
 EPBENCH=${EPBENCH:-./epbench}
 BACKEND=${BACKEND:-cuda}
 RANKS=${RANKS:-2}
 SPACE=${SPACE:-$(dirname "$0")/truth-space.yaml}
-KEPT=${KEPT:-}       # a directory of recordings of earlier calls
+KEPT=${KEPT:-}       # a folder with recordings of earlier starts
 PROBLEMS=${PROBLEMS:-}  # a file with lines MODEL OP DTYPE TOKENS ROUTING, used instead of the problems below
 STRATEGY=${STRATEGY:-grid}  # grid:1000 spends more time on the configs that may be the fastest
 FLAGS=${FLAGS:-}     # more flags of sweep
@@ -36,7 +36,7 @@ problems() {
   done
 }
 
-# done_already MODEL OP DTYPE TOKENS ROUTING succeeds if the run.json is in OUT or in KEPT.
+# done_already MODEL OP DTYPE TOKENS ROUTING succeeds if the file run.json of this problem is in OUT or in KEPT.
 done_already() {
   mark=$(echo "$*" | tr ' :' '--').run.json
   test -f "$out/$mark" || { test -n "$KEPT" && test -f "$KEPT/$mark"; }
@@ -55,8 +55,8 @@ while read -r model op dtype tokens routing; do
     exit 0
   fi
   run=$(mktemp -d)
-  # After a noisy A/A test (exit code 4) there is no table, but the rounds of all points are recorded.
-  # shellcheck disable=SC2086
+  # With exit code 4 the times were too noisy for a table, but all configs were measured and recorded. shellcheck
+  # disable=SC2086
   "$EPBENCH" sweep --backend "$BACKEND" --model "$model" --ranks "$RANKS" --op "$op" --dtype "$dtype" --tokens "$tokens" \
       --routing "$routing" --precision reduced --strategy "$STRATEGY" --space "$SPACE" --profile $FLAGS -o "$run/run" </dev/null >"$run/said.txt" 2>&1
   code=$?

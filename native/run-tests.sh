@@ -1,19 +1,19 @@
 #!/bin/bash
-# Runs the GPU tests in this folder, which `make gpu-bundle` makes. Their output is written to results/.
+# Runs the GPU tests in this folder. `make gpu-bundle` makes the folder. The tests write their output to results/.
 #
 #   ./run-tests.sh            conformance on as many of 1, 2, 4 and 8 GPUs as there are; tests that cause faults; 8 ranks on one GPU
 #   ./run-tests.sh stress     every problem, routing and config of epbench verify --stress on 1, 2, 4 and 8 GPUs, and 8 ranks on one GPU
 #   ./run-tests.sh sanitize   compute-sanitizer memcheck and racecheck on small shapes
 #
-# The sanitizer is slow on the host, not on the GPU, so sanitize runs PARTS processes at once (default 8), each
-# with a part of the cases, on all GPUs. The exit status is 0 if everything passed.
+# The sanitizer keeps the host busy and not the GPU. So sanitize divides the cases among PARTS processes, by default
+# 8, which run at the same time on all GPUs. The exit status is 0 if everything passed.
 cd "$(dirname "$0")" || exit 1
 OUT=results LIMIT=${LIMIT:-14400} EPBENCH_CACHE=${EPBENCH_CACHE:-$PWD/cache}
 . ./steps.sh
 export EPBENCH_CUDA=$PWD/epbench-cuda
 gpus=$(nvidia-smi -L | wc -l)
 
-# sanitize CHECK TESTS FLAGS... runs every part in a process.
+# sanitize CHECK TESTS FLAGS... runs TESTS under a check of the sanitizer, with a process for each part of the cases.
 sanitize() {
   local check=$1 tests=$2 i pids=()
   shift 2
@@ -42,8 +42,8 @@ case ${1:-all} in
     test "$gpus" -ge 1 || { echo "nvidia-smi names no GPU"; exit 1; }
     trap 'kill $(jobs -p) 2> /dev/null; exit 130' INT TERM
     sanitize memcheck '^TestSanitize'
-    # Racecheck knows only barriers. It reports waits for a flag in shared memory as races
-    # (testdata/archive/records/verification-h100.md), so these kernels are left out.
+    # Racecheck understands only barriers. Kernels whose names contain _ids wait for a flag in shared memory, which it
+    # would report as a race. So they are left out.
     sanitize racecheck '^TestRaces' --kernel-name-exclude kernel_substring=_ids ;;
   stress)
     step 3600 stress-loopback '^all ' env CUDA_VISIBLE_DEVICES=0 ./epbench verify --backend cuda:loopback --stress --ranks 1,2,4,8 --all

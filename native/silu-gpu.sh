@@ -1,12 +1,12 @@
 #!/bin/sh
-# Verifies and times op activation on one GPU, in about a minute.
+# Verifies and times op activation (SwiGLU between the experts' matrix products) on one GPU, in about a minute.
 #
 #   ./silu-gpu.sh OUT [BUDGET]     ./silu-gpu.sh silu 40s
 #
-# OUT is the run directory of the sweep, and BUDGET its time. OUT/activation.txt has the printed
-# results: the winners, and how close each comes to the memory limit, at the nominal speed of the
-# GPU's memory and at MEMORY GB/s. With top-8, a single rank with 32 experts receives 8 rows for each
-# token, as many as each of 8 ranks with 256 experts. These variables change the measurements:
+# OUT is the run directory of the sweep, and BUDGET is the time of the sweep. The script writes the results to
+# OUT/activation.txt. They are the winners, and how close each comes to the memory limit. The limit is given at the
+# nominal speed of the GPU's memory and at MEMORY GB/s. One rank with 32 experts stands for one of 8 ranks with 256
+# experts: with top-8 both receive 8 rows for each token. These variables change the measurements:
 BACKEND=${BACKEND:-cuda}
 MODEL=${MODEL:-deepseek-v3}
 EXPERTS=${EXPERTS:-32}

@@ -3,14 +3,15 @@
 #   OUT    folder for the output of each step, NAME.txt; steps.sh creates it
 #   ONLY   regular expression; only steps whose names match it run
 #   EXCEPT regular expression; steps whose names match it do not run
-#   LIMIT  seconds after the start of the script, default 570; a step that still runs then is interrupted
+#   LIMIT  seconds, default 570; a step that still runs so long after the script's start is interrupted
 out=${OUT:-/tmp/epbench-out} limit=${LIMIT:-570} failures="" steps=0
 mkdir -p "$out" || exit 1
 export EPBENCH_CACHE=${EPBENCH_CACHE:-/tmp/epbench-cache}
 export NCCL_NVLS_ENABLE=0 TORCH_SYMM_MEM_DISABLE_MULTICAST=1 NVSHMEM_DISABLE_NVLS=1
 export NVSHMEM_REMOTE_TRANSPORT=none NVSHMEM_BOOTSTRAP_UID_SOCK_IFNAME=lo GLOO_SOCKET_IFNAME=lo
 
-# library_folder PATTERN prints the first folder with a matching file: of the CUDA toolkit, or of NVIDIA's wheels.
+# library_folder PATTERN prints a folder that has a file matching PATTERN. It looks first in the CUDA toolkit and then
+# in the Python packages of NVIDIA.
 library_folder() {
   local dir wheels
   wheels=$(python3 -c 'import glob, nvidia, os, sys
@@ -21,13 +22,14 @@ for f in sorted(f for p in nvidia.__path__ for f in glob.glob(p + "/**/" + sys.a
 }
 export EPBENCH_NVRTC=${EPBENCH_NVRTC:-$(library_folder 'libnvrtc.so*')}
 
-# unpack ARCHIVE DIR PROGRAM extracts an archive, unless DIR has a newer PROGRAM, which may be in use.
+# unpack ARCHIVE DIR PROGRAM extracts an archive to DIR. It does nothing if DIR has a PROGRAM newer than the archive,
+# because this program may be running.
 unpack() {
   test ! -f "$1" || test "$2/$3" -nt "$1" || { python3 -m tarfile -e "$1" "$2" && find "$2" -maxdepth 1 -type f -exec touch {} +; }
 }
 
-# step SECONDS NAME PATTERN COMMAND... runs a command for at most SECONDS and prints how it ended, with its last line
-# that matches PATTERN. It fails if the exit status is not in $accepted, default 0.
+# step SECONDS NAME PATTERN COMMAND... runs a command for at most SECONDS. It prints how the command ended, and the
+# last line of its output that matches PATTERN. It fails if the exit status is not one of $accepted, by default 0.
 step() {
   local seconds=$1 name=$2 pattern=$3 start=$SECONDS left=$((limit - SECONDS)) word=ok line="" code
   shift 3
@@ -45,7 +47,7 @@ step() {
   test "$word" = ok || { tail -n 20 "$out/$name.txt"; return 1; }
 }
 
-# ended NAME WORD REST prints a result. If WORD is not ok, it also stores it in $failures.
+# ended NAME WORD REST prints the result of a step. If WORD is not ok, it adds the result to $failures.
 ended() {
   local text
   text=$(printf '%-36s %-13s %s' "$@")

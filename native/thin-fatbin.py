@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Overwrites the device code in a library with zeros, except the code for the given architectures.
+"""Keeps a library's device code for the given GPU architectures, and overwrites all other device code with zeros.
 
 Usage: thin-fatbin.py FILE ARCHITECTURE..., for example thin-fatbin.py lib.so 90 100.
 
@@ -9,11 +9,12 @@ Sizes, offsets and headers do not change.
 import struct
 import sys
 
-MAGIC = struct.pack("<I", 0xBA55ED50)  # begins a container: magic, u16 version, u16 header, u64 bytes
+MAGIC = struct.pack("<I", 0xBA55ED50)  # first word of a container; then u16 version, u16 header, u64 bytes
 
 
 def elements(data, at):
-    """Yields (architecture, start, end of its code) for each element of the container at an offset."""
+    """Yields (architecture, start of the code, end of the code) for each element of the container that begins at
+    offset `at`."""
     _, header, size = struct.unpack_from("<HHQ", data, at + 4)
     end = at + header + size
     at += header

@@ -10,8 +10,8 @@ import (
 	"github.com/epbench/epbench/tune/record"
 )
 
-// BesideTable lists winner and default of each search that timed calls beside a running matrix product. ok is false if
-// no search did.
+// BesideTable lists the winner and the default of each search that timed calls while a matrix product ran. `ok` is
+// false if the run has no such search.
 func BesideTable(run *record.Run) (t Table, ok bool) {
 	cases := besideCases(run)
 	p := ColumnsFor(cases).besideDropped()
@@ -41,7 +41,8 @@ func besideCases(run *record.Run) (cases []*Case) {
 	return cases
 }
 
-// BesideTables lists the rows of BesideTable for several runs, with the rows of one case together.
+// BesideTables lists the rows of BesideTable for several runs. Rows of the same case, from all runs, follow each
+// other.
 func BesideTables(runs []*record.Run) (t Table, ok bool) {
 	var rows []besideRow
 	for _, run := range runs {
@@ -80,7 +81,7 @@ type besideRow struct {
 
 func besideRowsOf(run *record.Run, c *Case) []besideRow {
 	d, b, p := c.Search.Decision, c.Search.Beside, c.Problem
-	p.MaxTokens, p.Layout = max(p.Tokens, 1), "" // these differ between libraries
+	p.MaxTokens, p.Layout = max(p.Tokens, 1), "" // left out, because libraries differ in them
 	row := func(cfg ep.Config, of record.Beside, saved *record.Interval) besideRow {
 		w := run.Work(p.Op, cfg)
 		return besideRow{p, c.Routing, c.Seed, cmp.Or(strings.TrimSpace(w.Library+" "+w.Version), run.Machine.Backend), cfg, w.Key(p), b.Config.Amount, besideCells(cfg.ID(), of, saved)}
@@ -129,7 +130,7 @@ func besideColumns() []Column {
 		Numbers("saved", "us").Dropped(3), Numbers("saved low", "us").Dropped(8), Numbers("saved high", "us").Dropped(8)}
 }
 
-// besideCells returns the cells of one config; saved is nil for the default.
+// besideCells returns the cells of one config. For the default, `saved` is nil.
 func besideCells(name string, b record.Beside, saved *record.Interval) []Cell {
 	cells := []Cell{Str(name), Micros(b.Call.Mid), Micros(b.CallIn.Mid), Micros(b.Product.Mid), Micros(b.ProductIn.Mid),
 		Percent(b.Slowdown.Mid - 1), Micros(b.Both.Mid), Micros(b.Cost.Mid), Micros(b.Cost.Low), Micros(b.Cost.High), Percent(b.Done)}

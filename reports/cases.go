@@ -21,9 +21,9 @@ type Case struct {
 	Problem ep.Problem
 	Routing string
 	Seed    uint64
-	Entries []*Entry         // fastest first; without times last
-	AA      *record.AA       // the default against itself; nil if untested
-	Load    *record.Workload // messages and bytes; nil if unknown
+	Entries []*Entry         // fastest first; those without times are last
+	AA      *record.AA       // how much the default differs from itself; nil if not tested
+	Load    *record.Workload // numbers of messages and bytes; nil if unknown
 	Search  *record.Search   // nil if there was no search
 }
 
@@ -33,14 +33,14 @@ type Entry struct {
 	Key    string
 	Cost   ep.Cost
 	Role   record.Role
-	Status ep.Status // ok, or the first failure
+	Status ep.Status // ok, or how the first failed measurement ended
 	Reason string
 	Clock  string
 	Fresh  bool             // measured after the config was chosen
-	Times  []float64        // slowest rank's seconds, see pickDecidingRounds
+	Times  []float64        // the slowest rank's seconds in each round that pickDecidingRounds picks
 	rounds []Timed          // of Times
 	Median record.Interval  // of Times, or from run.json: see useRecordedMedian
-	Level  float64          // seconds, corrected for drift; see levels
+	Level  float64          // seconds, corrected for drift by the method levels
 	Blocks []*record.Result // log lines, oldest first
 }
 
@@ -56,7 +56,8 @@ func Cases(run *record.Run, results []record.Result) []*Case {
 	return slices.DeleteFunc(allCases(run, results), (*Case).isBetweenSearches)
 }
 
-// isBetweenSearches reports whether the case has no search, and only winners of other searches were measured.
+// isBetweenSearches returns true if the case had no search, and only winners of searches for different cases were
+// measured.
 func (c *Case) isBetweenSearches() bool {
 	return c.Search == nil && !slices.ContainsFunc(c.Entries, func(e *Entry) bool {
 		return slices.ContainsFunc(e.Blocks, func(b *record.Result) bool {
@@ -103,7 +104,7 @@ func compareShape(a, b ep.Problem) int {
 
 type caseBuilder struct {
 	*Case
-	entries map[string]*Entry // by config key, twins and peers apart
+	entries map[string]*Entry // by role and config key for twins and peers, by config key for all others
 }
 
 func (b *caseBuilder) add(r *record.Result) {
@@ -177,8 +178,8 @@ func (c *Case) first(wanted func(*Entry) bool) *Entry {
 	return nil
 }
 
-// useRecordedMedian takes a config's median from run.json, because the log of a resumed run also has rounds of the
-// stopped measurement.
+// useRecordedMedian takes a config's median from run.json. The median of the logged rounds may differ: if a run was
+// stopped and resumed, the log also has rounds of the stopped measurement.
 func (c *Case) useRecordedMedian(cfg ep.Config, t record.Times) {
 	if e := c.entryOf(cfg); e != nil && t.Median > 0 {
 		e.Median.Mid = t.Median
@@ -186,13 +187,15 @@ func (c *Case) useRecordedMedian(cfg ep.Config, t record.Times) {
 	}
 }
 
-// OK reports whether the entry has times and never failed. A median of 0 is not OK: the clock was too coarse.
+// OK reports whether the entry has times and never failed. It returns false for a median of 0, which a coarse clock
+// may give.
 func (e *Entry) OK() bool { return e.Status == ep.OK && e.Median.Mid > 0 }
 
 // P returns the p-quantile of Times in seconds.
 func (e *Entry) P(p float64) float64 { return stat.Quantile(e.Times, p) }
 
-// Label returns "default", "twin", another library's kernel name, or the values that differ from the default.
+// Label returns "default" or "twin" for these entries. For a peer, which is a kernel of a compared library, it
+// returns the kernel's name. For any other entry it returns the values that differ from the default.
 func (c *Case) Label(e *Entry) string {
 	switch e.Role {
 	case record.Twin, record.Default:
@@ -226,7 +229,8 @@ func (c *Case) Default() *Entry {
 	return c.first(func(e *Entry) bool { return e.Role == record.Default })
 }
 
-// Best returns the fastest Timed entry, preferably a Fresh one, or nil.
+// Best returns the fastest Timed entry among the Fresh ones. If none is Fresh, it returns the fastest Timed entry, or
+// nil if there is none.
 func (c *Case) Best() *Entry {
 	if e := c.first(func(e *Entry) bool { return e.Timed() && e.Fresh }); e != nil {
 		return e
@@ -234,11 +238,11 @@ func (c *Case) Best() *Entry {
 	return c.first((*Entry).Timed)
 }
 
-// Timed reports whether the entry has times and may win. Peers (other libraries) and the twin (the default, measured
-// again) may not.
+// Timed reports whether the entry has times and can win. Peers, which are kernels of compared libraries, cannot win.
+// The twin, which is the default measured again, cannot win either.
 func (e *Entry) Timed() bool { return e.OK() && e.Role != record.Twin && e.Role != record.Peer }
 
-// Winner returns the entry of the search's winner, or else Best.
+// Winner returns the entry of the search's winner. If there was no search, it returns Best.
 func (c *Case) Winner() *Entry {
 	if c.Search != nil {
 		if e := c.entryOf(c.Search.Decision.Config); e != nil {
@@ -248,7 +252,8 @@ func (c *Case) Winner() *Entry {
 	return c.Best()
 }
 
-// Spread returns the A/A spread (how much the default differs from itself) as a fraction, 0 if unknown.
+// Spread returns the A/A spread, which says how much the default differs from itself, as a fraction. It returns 0 if
+// this was not tested.
 func (c *Case) Spread() float64 {
 	if c.AA == nil {
 		return 0

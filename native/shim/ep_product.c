@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* ---- the functions and constants of cuBLASLt 12 and 13 that this file uses, as documented ---- */
+/* ---- the functions and constants of cuBLASLt 12 and 13 that this file uses ---- */
 
 enum { LT_COMPUTE_32F = 68, LT_R_32F = 0, LT_R_16BF = 14, LT_R_8F_E4M3 = 28, LT_OP_N = 0, LT_OP_T = 1 };
 enum { LT_DESC_TRANSA = 3, LT_DESC_TRANSB = 4, LT_DESC_SM_COUNT_TARGET = 15 };
@@ -99,8 +99,9 @@ struct EpProduct {
   int batched; /* 1: a launch is one kernel; 0: one kernel for each expert */
 };
 
-/* cuBLASLt is column-major, so it reads the row-major matrices as their transposes outT [n, m], wT [k, n] and
- * xT [k, m]. It computes outT = transpose(wT) * xT. For e4m3 it accepts no other arrangement. */
+/* Describes the matrices to cuBLASLt. cuBLASLt expects column-major matrices, so for it a row-major matrix in memory
+ * is the transpose. It sees outT [n, m], wT [k, n] and xT [k, m], and computes outT = transpose(wT) * xT. In e4m3 it
+ * can compute only this form. */
 static int make_layouts(EpProduct *p, int batch) {
   const EpProductSpec *s = &p->spec;
   int type = s->fp8 ? LT_R_8F_E4M3 : LT_R_16BF;
@@ -136,7 +137,7 @@ static int make_desc(EpProduct *p) {
   return r;
 }
 
-/* Returns cuBLASLt's status, or -1 if it offers no algorithm. */
+/* Chooses an algorithm. Returns cuBLASLt's status, or -1 if cuBLASLt has no algorithm for these matrices. */
 static int choose(EpProduct *p) {
   LtPreference preference = NULL;
   LtHeuristic found;
@@ -195,7 +196,7 @@ void ep_product_free(EpProduct *p) {
 
 int ep_product_kernels(const EpProduct *p) { return p->batched ? 1 : p->spec.batch; }
 
-/* Launches the products from expert g on. */
+/* Launches one kernel. Its first expert is g. */
 static int multiply(const EpProduct *p, int32_t g, uint64_t stream) {
   const EpProductSpec *s = &p->spec;
   uint64_t size = s->fp8 ? 1 : 2, m = (uint64_t)s->m, n = (uint64_t)s->n, k = (uint64_t)s->k, at = (uint64_t)g;
@@ -210,7 +211,7 @@ static int multiply(const EpProduct *p, int32_t g, uint64_t stream) {
 int ep_product_launch(const EpProduct *p, int32_t i, uint64_t stream) {
   const EpProductSpec *s = &p->spec;
   int32_t launches = (s->groups + s->batch - 1) / s->batch, first = i % launches * s->batch;
-  if (first + s->batch > s->groups) first = s->groups - s->batch; /* the last launch repeats experts, so that it too has spec.batch of them */
+  if (first + s->batch > s->groups) first = s->groups - s->batch; /* repeats experts */
   if (p->batched) return multiply(p, first, stream);
   int r = 0;
   for (int32_t g = 0; g < s->batch && r == 0; g++) r = multiply(p, first + g, stream);

@@ -1,4 +1,4 @@
-/* Matrix products by cuBLASLt, opened at run time. */
+/* Computes matrix products with cuBLASLt, which it opens at run time. */
 #ifndef EP_PRODUCT_H
 #define EP_PRODUCT_H
 
@@ -6,13 +6,13 @@
 
 #define EP_PRODUCT_TEXT 512
 
-/* Products of equal size, row-major: for each expert g, out[g] [m, n] = x[g] [m, k] times the transposed w[g] [n, k].
- * Sums are float32, rounded to BF16. */
+/* One matrix product for each expert, all of the same size. x [m, k], w [n, k] and out [m, n] are row-major. The
+ * product is x times the transpose of w. It is summed in float32 and rounded to BF16. */
 typedef struct EpProductSpec {
   int32_t m, n, k;
   int32_t fp8;    /* 1: x and w are e4m3, 0: BF16 */
-  int32_t groups; /* experts in memory */
-  int32_t batch;  /* experts of one launch, at most groups */
+  int32_t groups; /* number of experts whose matrices are in memory */
+  int32_t batch;  /* number of experts in one launch, at most `groups` */
   int32_t sms;    /* cuBLASLt chooses an algorithm for this number of SMs; 0: for all SMs */
   uint64_t x, w, out, workspace; /* device addresses */
   uint64_t workspace_bytes;
@@ -20,17 +20,20 @@ typedef struct EpProductSpec {
 
 typedef struct EpProduct EpProduct;
 
-/* Opens the library, if it is not open yet. Returns 0, or 1 with the reason in text. */
+/* Opens cuBLASLt at `path`, unless it is open already. Returns 0 if cuBLASLt is open. Otherwise it returns 1 and
+ * writes the reason to `text`. */
 int ep_product_open(const char *path, char text[EP_PRODUCT_TEXT]);
-/* Returns the version of the open library, such as 130001, or 0 if it is not open. */
+/* Returns the version of cuBLASLt, such as 130001, or 0 if ep_product_open has not opened it. */
 uint64_t ep_product_version(void);
 
-/* Prepares products on the current context's GPU. Returns 0, or 1 with the reason in text. */
+/* Prepares products on the current context's GPU. If cuBLASLt cannot compute them, it returns 1 and writes the reason
+ * to `text`. Otherwise it returns 0. */
 int ep_product_make(const EpProductSpec *spec, EpProduct **out, char text[EP_PRODUCT_TEXT]);
 void ep_product_free(EpProduct *p);
-/* Returns the number of kernels of one launch: 1, or spec.batch if the library refused the batch. */
+/* Returns the number of kernels in one launch. It is 1, or spec.batch if cuBLASLt needs a kernel for each expert. */
 int ep_product_kernels(const EpProduct *p);
-/* Queues launch number i. Each takes the next spec.batch experts, cyclically. Returns 0, or cuBLASLt's status. */
+/* Queues launch number i. Consecutive launches compute consecutive groups of spec.batch experts. After the last
+ * expert they begin again at the first. Returns 0, or cuBLASLt's status. */
 int ep_product_launch(const EpProduct *p, int32_t i, uint64_t stream);
 
 #endif

@@ -20,11 +20,12 @@ void ep_describe(int result, char text[EP_TEXT_BYTES]) {
 }
 
 /* Runs before Go and the driver start.
- * - It sets eager loading, because later loading would wait for a GPU whose kernel waits for a peer.
- * - It sets 32 hardware queues, at least one for each rank that may share a GPU. Two ranks in one queue
- *   would wait for each other.
- * - If there is no usable driver, it ends the process with a line on stderr. The Go package cu would print
- *   to stdout, which the worker protocol uses. */
+ * - It makes CUDA load kernels early. To load a kernel later, CUDA may wait until the GPU is idle, which may never
+ *   happen if a kernel on it waits for another rank.
+ * - It sets 32 hardware queues, so that ranks that share a GPU have a queue each. In one queue, a rank's kernel would
+ *   wait behind another rank's kernel, which waits for that rank.
+ * - If there is no usable driver, it prints a line to stderr and ends the process. Without this, the Go package cu
+ *   would print to stdout, where only messages of the worker protocol may appear. */
 __attribute__((constructor)) static void ep_start(void) {
   setenv("CUDA_MODULE_LOADING", "EAGER", 1);
   setenv("CUDA_DEVICE_MAX_CONNECTIONS", "32", 1);
@@ -43,7 +44,8 @@ int ep_function(uint64_t function, uint32_t block, uint32_t shared, EpFunction *
   CUresult r = CUDA_SUCCESS;
   int most = 0;
   size_t stack = 0;
-  /* The limit of shared memory is never lowered, because configs with the same binary may need different sizes. */
+  /* Only raise the function's limit of shared memory, because a second config may use the same function with more of
+   * it. */
   r = cuFuncGetAttribute(&most, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, f);
   if (r == CUDA_SUCCESS && (int)shared > most)
     r = cuFuncSetAttribute(f, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, (int)shared);
@@ -52,8 +54,8 @@ int ep_function(uint64_t function, uint32_t block, uint32_t shared, EpFunction *
   if (r == CUDA_SUCCESS) r = cuFuncGetAttribute(&out->max_threads, CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK, f);
   if (r == CUDA_SUCCESS)
     r = cuOccupancyMaxActiveBlocksPerMultiprocessor(&out->blocks_per_sm, f, (int)block, shared);
-  /* To enlarge the stack at a launch, the driver waits until the device is idle. A device whose kernel waits
-   * for another rank never becomes idle. */
+  /* Enlarge the stack now. If a launch had to enlarge it, the driver would wait until the device is idle. That never
+   * happens while a kernel on the device waits for another rank. */
   if (r == CUDA_SUCCESS) r = cuCtxGetLimit(&stack, CU_LIMIT_STACK_SIZE);
   if (r == CUDA_SUCCESS && (size_t)out->local_bytes > stack)
     r = cuCtxSetLimit(CU_LIMIT_STACK_SIZE, (size_t)out->local_bytes);
@@ -148,7 +150,7 @@ static CUresult issue_step(const EpRank *rank, const EpStep *s) {
   }
 }
 
-/* Queues the steps of one round, or captures them. */
+/* Queues the steps of one round. During a capture, this adds them to the graph. */
 static CUresult issue(const EpRank *rank) {
   CUresult r = CUDA_SUCCESS;
   for (int32_t i = 0; i < rank->count && r == CUDA_SUCCESS; i++) r = issue_step(rank, &rank->steps[i]);
@@ -165,7 +167,7 @@ int ep_capture(EpRank *rank) {
   rank->exec = 1;
   r = issue(rank);
   rank->exec = 0;
-  CUresult end = cuStreamEndCapture(stream, &graph); /* even after a failure, or the stream stays unusable */
+  CUresult end = cuStreamEndCapture(stream, &graph); /* also after a failure, to free the stream */
   if (r == CUDA_SUCCESS) r = end;
   /* With a side stream, kernels keep the priorities of their streams. */
   if (r == CUDA_SUCCESS) r = cuGraphInstantiateWithFlags(&exec, graph, rank->side ? CUDA_GRAPH_INSTANTIATE_FLAG_USE_NODE_PRIORITY : 0);
@@ -224,7 +226,8 @@ static void find_clock(void) {
   memcpy(&emulated_clock, &f, sizeof f);
 }
 
-/* Returns the time of the clock that limits waits: the host's or, with the emulated driver, the device's. */
+/* Returns the time by which waits are limited. With the emulated driver, it is the time of the emulated device.
+ * Otherwise it is the host's time. */
 static uint64_t now_ns(void) {
   struct timespec t;
   pthread_once(&clock_found, find_clock);
@@ -233,8 +236,8 @@ static uint64_t now_ns(void) {
   return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
 }
 
-/* Pauses before the next check. The first millisecond does not sleep: the shortest sleep takes 70 us. Later sleeps
- * leave the processor to threads that queue work. */
+/* Pauses before the next check. In the first millisecond it does not sleep, because even the shortest sleep takes 70
+ * us. After that it sleeps, so that threads that queue work get the processor. */
 static void pause_between_checks(uint64_t waited_ns) {
   struct timespec nap = {0, 20000};
   if (waited_ns < 1000000)
@@ -303,7 +306,7 @@ static EpEnd run_window(EpBatch *b, int32_t rounds) {
     if (pthread_create(&s->thread, NULL, submit, s) != 0) {
       b->bad_rank = i;
       snprintf(b->text, sizeof b->text, "cannot start a thread for each rank");
-      return EP_END_BROKEN; /* not freed: earlier threads use w */
+      return EP_END_BROKEN; /* w is not freed, because the started threads use it */
     }
   }
   EpEnd end = await(b, w);

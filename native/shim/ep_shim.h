@@ -1,7 +1,7 @@
 /* Functions of the CUDA driver that gorgonia.org/cu lacks. ep_run performs a batch of rounds in one cgo call.
  *
- * A round of a rank is a list of steps, queued directly or as a captured graph. Handles of the driver are passed as
- * integers. */
+ * In a round, each rank runs a list of steps. The steps are queued one by one, or captured in a graph that is
+ * launched each round. Handles of the driver are passed as integers. */
 #ifndef EP_SHIM_H
 #define EP_SHIM_H
 
@@ -15,9 +15,9 @@
 typedef enum EpStepKind {
   EP_STEP_KERNEL,
   EP_STEP_MEMSET, /* words of 32 bits */
-  EP_STEP_EVENT,  /* record an event, again at each replay */
-  EP_STEP_FORK,   /* the side stream waits for the stream */
-  EP_STEP_JOIN,   /* the stream waits for the side stream */
+  EP_STEP_EVENT,  /* record an event, also at each replay of a graph */
+  EP_STEP_FORK,   /* the side stream waits for the rank's stream */
+  EP_STEP_JOIN,   /* the rank's stream waits for the side stream */
   EP_STEP_PRODUCT, /* launch number `words` of the EpProduct */
   EP_STEP_COPY    /* copy words of 32 bits; between two GPUs, by a copy engine */
 } EpStepKind;
@@ -31,7 +31,7 @@ typedef struct EpStep {
   uint32_t flags;
   uint32_t grid, block;
   uint32_t shared;      /* dynamic, in bytes */
-  uint32_t value;       /* memset: of each word */
+  uint32_t value;       /* memset: value of each word */
   uint64_t object;      /* CUfunction, CUevent or EpProduct */
   uint64_t target;      /* memset, copy */
   uint64_t words;       /* memset, copy: number */
@@ -45,14 +45,14 @@ typedef struct EpStep {
 typedef struct EpRank {
   uint64_t context; /* CUcontext */
   uint64_t stream;  /* CUstream */
-  uint64_t side;    /* CUstream of a product during the calls, 0 for none */
+  uint64_t side;    /* CUstream of a product that runs during calls, or 0 */
   uint64_t forked, joined; /* CUevents of EP_STEP_FORK and EP_STEP_JOIN */
-  uint64_t exec;    /* CUgraphExec, or 0: steps are queued one by one */
+  uint64_t exec;    /* CUgraphExec; 0 if steps are queued one by one */
   EpStep *steps;
   volatile EpFault *fault;
   uint64_t replay;  /* address of EpControl.replay, 0 for none */
-  uint64_t collect; /* address of a window's measurements, 0 for none */
-  uint64_t *events; /* pairs of CUevents, whose times are the measurements, if any */
+  uint64_t collect; /* device address of the measurements of a window's rounds, or 0 */
+  uint64_t *events; /* pairs of CUevents, if the times between them are measured */
   int32_t count;
   int32_t pairs;
   int32_t finished; /* rounds that have ended; other threads may read it */
@@ -62,10 +62,10 @@ typedef struct EpBatch {
   EpRank *ranks;
   int32_t count;
   int32_t rounds;
-  int32_t window;     /* rounds queued before the call waits */
+  int32_t window;     /* rounds that are queued together; then ep_run waits */
   int32_t bad_rank;   /* rank of the error in `text` */
   int32_t stop;       /* another thread sets 1: no further window begins */
-  uint64_t row_bytes; /* of one rank in one round */
+  uint64_t row_bytes; /* measurement of one rank in one round */
   uint8_t *rows;      /* [ranks, rounds, row_bytes] */
   uint64_t limit_ns;  /* longest wait for a window */
   char text[EP_TEXT_BYTES];
@@ -76,7 +76,7 @@ typedef enum EpEnd {
   EP_END_FAULT,   /* a kernel wrote a fault record */
   EP_END_REFUSED, /* the driver refused a launch; earlier launches have ended */
   EP_END_BROKEN,  /* the context is lost */
-  EP_END_STUCK,   /* did not end in time */
+  EP_END_STUCK,   /* a rank did not end within limit_ns */
   EP_END_STOPPED  /* stop was set; later rounds were not performed */
 } EpEnd;
 
@@ -87,16 +87,16 @@ typedef struct EpFunction {
   int32_t max_threads;   /* in a block */
 } EpFunction;
 
-/* Prepares a function of the current context, so that the first launch takes no longer than others. Returns 0 or a
- * CUresult. */
+/* Prepares a kernel of the current context, so that its first launch takes no longer than later launches. Returns 0
+ * or a CUresult. */
 int ep_function(uint64_t function, uint32_t block, uint32_t shared, EpFunction *out);
 
 /* Allocates zeroed memory that host and devices share. Returns 0 or a CUresult. */
 int ep_host_alloc(size_t bytes, void **host, uint64_t *device);
 int ep_host_free(void *host);
 
-/* Streams on the current context. Calls have the highest priority, so that they get each SM as soon as a product's
- * block ends. */
+/* Streams of the current context: one for calls, one for a matrix product at the same time. The stream for calls has
+ * the highest priority. So when a block of the product ends, a block of a call gets its SM. */
 typedef struct EpStreams {
   uint64_t calls, side;    /* CUstream */
   uint64_t forked, joined; /* CUevent */
@@ -104,11 +104,12 @@ typedef struct EpStreams {
 int ep_streams(EpStreams *out);
 void ep_streams_free(EpStreams *s);
 
-/* Makes the rank's graph from its steps; ep_release frees it. */
+/* Makes a graph of the rank's steps. ep_release frees the graph. */
 int ep_capture(EpRank *rank);
 int ep_release(EpRank *rank);
 
-/* Performs the rounds of a batch, window by window, with one thread for each rank. */
+/* Performs the rounds of a batch. It queues a window of rounds, with one thread for each rank, and waits until they
+ * have ended. Then it begins the next window. */
 EpEnd ep_run(EpBatch *batch);
 
 void ep_describe(int result, char text[EP_TEXT_BYTES]);

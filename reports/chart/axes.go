@@ -8,7 +8,7 @@ import (
 	"gonum.org/v1/plot"
 )
 
-// linearFactor is the largest ratio of two values on a linear time axis.
+// linearFactor is the largest ratio of two times for which the time axis is linear.
 const linearFactor = 4
 
 func timeAxis(a *plot.Axis, values []float64) {
@@ -105,7 +105,7 @@ func logTokens(a *plot.Axis, counts []int) {
 	a.Tick.Marker = ticks
 }
 
-// clamp raises v to the axis minimum. NaN becomes the minimum.
+// clamp returns v, or the axis minimum if v is lower or NaN.
 func clamp(v float64, a *plot.Axis) float64 {
 	if !(v > a.Min) {
 		return a.Min

@@ -13,7 +13,7 @@ import (
 	"github.com/epbench/epbench/tune/record"
 )
 
-// compare draws the second run against the first, if they are comparable.
+// compare draws the ratio of two runs' times for each case. It draws nothing if the runs are not comparable.
 func compare(runs []*reports.Loaded, o Options) []Figure {
 	if len(runs) != 2 {
 		return nil
@@ -27,8 +27,8 @@ func compare(runs []*reports.Loaded, o Options) []Figure {
 
 const perFigure = 40
 
-// ComparisonFigures draws a comparison, with at most perFigure cases in each figure. `fail` is the allowed slow-down as
-// a fraction; 0 means no limit.
+// ComparisonFigures draws a comparison, with at most perFigure cases in each figure. The argument `fail` is the
+// allowed slow-down as a fraction, or 0 for no limit.
 func ComparisonFigures(c *reports.Comparison, fail float64) []Figure {
 	var out []Figure
 	for from := 0; from < len(c.Cases); from += perFigure {
@@ -101,7 +101,8 @@ func (f forest) label(x reports.Compared) string {
 	return s
 }
 
-// extent returns the range of the X axis, at most 0.25 to 4: extreme cases would hide the others.
+// extent returns the range of the X axis. It cuts the range at 0.25 and 4, because with an extreme case all other
+// cases would be too small to read.
 func (f forest) extent() (lo, hi float64) {
 	lo, hi = 1, 1
 	for _, x := range f.page {

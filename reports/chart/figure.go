@@ -40,7 +40,7 @@ func Formats() []string { return []string{"svg", "png", "pdf"} }
 // DefaultScale makes PNG pictures about 1,200 pixels wide.
 const DefaultScale = 2
 
-// Write draws the figure in one of Formats. scale is for png: 1 means 96 dpi.
+// Write draws the figure in one of Formats. `scale` is the resolution of png pictures as a multiple of 96 dpi.
 func (f Figure) Write(w io.Writer, format string, scale float64) error {
 	var b bytes.Buffer
 	c, err := canvas(f.Width, f.Height, format, scale)
@@ -73,7 +73,7 @@ func canvas(width, height vg.Length, format string, scale float64) (vg.CanvasWri
 	return c, nil
 }
 
-// described adds Alt and fallback fonts to an SVG.
+// described adds the alternative text and fallback fonts to an SVG.
 func (f Figure) described(svg string) string {
 	svg = strings.ReplaceAll(svg, "font-family:Liberation Sans;", "font-family:'Liberation Sans',Arial,Helvetica,sans-serif;")
 	at := strings.Index(svg, "<svg ")
@@ -98,7 +98,7 @@ type Kind struct {
 // Draw makes figures of this kind from the runs.
 func (k Kind) Draw(runs []*reports.Loaded, o Options) []Figure {
 	figures := k.draw(runs, o)
-	seen := map[string]int{} // figures by name
+	seen := map[string]int{} // number of figures with each name
 	for i := range figures {
 		if figures[i].Source == "" {
 			figures[i].Source, figures[i].Lead = sourceOf(runs...), reports.RehearsalOf(runs)
@@ -111,7 +111,8 @@ func (k Kind) Draw(runs []*reports.Loaded, o Options) []Figure {
 	return figures
 }
 
-// perCase makes a Kind.draw from a function that draws one case, or returns nil.
+// perCase makes a Kind.draw from the function `draw`, which draws one case. For a case that it cannot draw, `draw`
+// returns nil.
 func perCase(name, title string, draw func(*reports.Case, Options) *Figure) func([]*reports.Loaded, Options) []Figure {
 	return func(runs []*reports.Loaded, o Options) (out []Figure) {
 		for _, l := range runs {
@@ -188,9 +189,9 @@ func sourceOf(runs ...*reports.Loaded) string {
 type Options struct {
 	Speeds  reports.Speeds
 	X, Y    string // for heatmap: parameters on the axes
-	Beside  bool   // for pareto: add cost beside a matrix product
+	Beside  bool   // for pareto: also draw what a call costs a matrix product that runs at the same time
 	Loads   []Load
-	Fail    float64 // for compare: allowed slow-down (fraction); 0: no limit
+	Fail    float64 // for compare: allowed slow-down as a fraction, 0 for no limit
 	Compare reports.CompareOptions
 }
 
@@ -210,12 +211,12 @@ var Kinds = []Kind{
 	{"compare", "ratio of two runs in each case, with intervals", compare},
 }
 
-// FindKind returns the kind called name.
+// FindKind returns the kind with this name.
 func FindKind(name string) (Kind, error) {
 	return ep.Find("kind", name, Kinds, func(k Kind) string { return k.Name })
 }
 
-// slug returns words as a file name: lower case, with hyphens.
+// slug makes a file name of its arguments: in lower case, with hyphens in place of all other characters.
 func slug(parts ...string) string {
 	words := strings.FieldsFunc(strings.ToLower(strings.Join(parts, "-")), func(r rune) bool {
 		return !(r >= 'a' && r <= 'z' || r >= '0' && r <= '9' || r == '.')

@@ -56,7 +56,7 @@ func orElse(v, otherwise float64) float64 {
 	return otherwise
 }
 
-// linearGains is the largest gain on a linear axis.
+// linearGains is the largest gain for which the axis is linear.
 const linearGains = 2.5
 
 func drawGain(c draw.Canvas, all []series) {

@@ -38,8 +38,8 @@ type grid struct {
 }
 
 type gridPoint struct {
-	seconds float64   // NaN if none has times
-	status  ep.Status // of the first failure, if seconds is NaN
+	seconds float64   // NaN if no config has times
+	status  ep.Status // of the first failed config, if `seconds` is NaN
 }
 
 func gridOf(c *reports.Case, x, y string) grid {
@@ -59,7 +59,7 @@ func gridOf(c *reports.Case, x, y string) grid {
 	return h
 }
 
-// add adds an entry; entries must come fastest first.
+// add adds an entry to the grid. The caller must add faster entries before slower ones.
 func (h *grid) add(at [2]ep.Value, e *reports.Entry) {
 	if !slices.Contains(h.xs, at[0]) {
 		h.xs = append(h.xs, at[0])
@@ -80,7 +80,7 @@ func (h *grid) add(at [2]ep.Value, e *reports.Entry) {
 	}
 }
 
-// darkest is the loss with the darkest colour: 1 is twice the best time.
+// darkest is the loss that has the darkest colour. A loss of 1 is twice the best time.
 const darkest = 1.0
 
 func (h grid) draw(c draw.Canvas) {
@@ -151,7 +151,8 @@ func wordsOf(vs []ep.Value) []string {
 	return out
 }
 
-// axesOf picks o's parameters, or else SMs and threads, or else those with the most values.
+// axesOf picks the two parameters for the axes. It takes those that `o` names, then SMs, blocks and threads, then
+// those with the most values.
 func axesOf(c *reports.Case, o Options) (x, y string) {
 	counts := map[string]map[ep.Value]bool{}
 	for _, e := range c.Entries {

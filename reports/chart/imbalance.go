@@ -18,7 +18,7 @@ type Load struct {
 	Title   string
 	Name    string
 	Experts []int       // received tokens
-	Ranks   []int       // received (token, expert) pairs
+	Ranks   []int       // for each rank: received tokens, counted once for each of their experts
 	Traffic [][]float64 // [source rank][destination rank] tokens, each counted once
 }
 
@@ -162,8 +162,8 @@ func LoadOf(w *workloads.Workload) Load {
 	return l
 }
 
-// Loads draws the runs' routings again from their seeds, at each shape's largest token count. `missing` has an error
-// text for each routing that failed.
+// Loads computes the load under each routing of the runs, at the largest token count of each shape. It draws the
+// routings again from their seeds. If this fails for a routing, `missing` has an error text.
 func Loads(runs []*reports.Loaded) (loads []Load, missing []string) {
 	type id struct {
 		group   group

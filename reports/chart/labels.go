@@ -20,12 +20,12 @@ const (
 	shortSample   = 14 * vg.Length(1)
 	labelRow      = 1.15 * tickSize
 	labelBreak    = 84 * vg.Length(1)
-	mostLabelText = 0.32 // share of a picture's width
+	mostLabelText = 0.32 // largest share of the picture's width that labels may take
 )
 
 func (l endLabel) height() vg.Length { return vg.Length(len(l.lines)) * labelRow }
 
-// drawLabelled draws a plot with a label at the end of each line, or with a legend if the labels do not fit.
+// drawLabelled draws a plot with a label at the end of each line. If the labels do not fit, it draws a legend.
 func (p panel) drawLabelled(c draw.Canvas, all []series, further legend) {
 	labels, width := endLabels(all)
 	plot := draw.Crop(further.above(c), 0, -width, 0, 0)
@@ -74,7 +74,8 @@ func heightOf(labels []endLabel) (h vg.Length) {
 	return h
 }
 
-// spreadLabels places labels near the ends of their lines, without overlap, between the heights low and high.
+// spreadLabels places each label near the end of its line, so that labels do not overlap. All labels lie between the
+// heights `low` and `high`.
 func spreadLabels(labels []endLabel, low, high vg.Length) {
 	order := make([]*endLabel, len(labels))
 	for i := range labels {
@@ -86,7 +87,8 @@ func spreadLabels(labels []endLabel, low, high vg.Length) {
 		low, height vg.Length
 	}
 	place := func(g *group) {
-		// The group starts at the mean of the places that its labels want.
+		// A group is a stack of labels. It starts where its labels are, on the average, at the height of their lines'
+		// ends.
 		var middle, below vg.Length
 		for _, l := range g.labels {
 			middle += l.end.Y - below - l.height()/2

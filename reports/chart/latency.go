@@ -29,7 +29,7 @@ func drawLatency(c draw.Canvas, all []series) {
 	p.drawLabelled(c, all, nil)
 }
 
-// addAll draws the first series on top.
+// addAll adds all series to the plot. It adds the first series last, so that this lies on top.
 func addAll(p panel, all []series) {
 	dodge(all)
 	for i := len(all) - 1; i >= 0; i-- {
@@ -37,7 +37,7 @@ func addAll(p panel, all []series) {
 	}
 }
 
-// seriesBuilder gathers points into series by label.
+// seriesBuilder collects points. Points with the same label form a series.
 type seriesBuilder struct {
 	runs    []*reports.Loaded
 	options Options

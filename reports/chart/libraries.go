@@ -15,11 +15,12 @@ import (
 
 const panelWidth, panelHeight = 3.3 * vg.Inch, 2.7 * vg.Inch
 
-// work is one panel, for libraries whose calls do the same work.
+// A work is one panel of the picture. It shows libraries whose calls include the same steps, so that their times can
+// be compared.
 type work struct {
 	name  string
 	tuned []series
-	plain []series // defaults that differ from the winners
+	plain []series // times of defaults, where the default is not the winner
 }
 
 // libraryPicture has a column for each op and a panel for each kind of work.
@@ -27,7 +28,7 @@ type libraryPicture struct {
 	shape   ep.Problem
 	routing string
 	columns [][]work
-	names   []string // by colour
+	names   []string // of libraries; the index selects the colour
 }
 
 // libraries draws the times of several libraries, tuned and by default.
@@ -37,7 +38,7 @@ func libraries(runs []*reports.Loaded, _ Options) []Figure {
 	}
 	choices, err := reports.CompareLibraries(runs)
 	if err != nil || !reports.SeveralRuns(choices) {
-		return nil // different machines
+		return nil // the runs cannot be compared, or have only one library
 	}
 	var out []Figure
 	for _, p := range libraryPictures(choices) {

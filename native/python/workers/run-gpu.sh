@@ -1,19 +1,19 @@
 #!/bin/bash
 # Compares epbench's kernels with other libraries on the GPUs of one host. Run it from the repository's root, after
-# `make peers-gpu` on a host with a compiler. The workers import the installed packages: sgl-deep-ep is a build of
-# DeepEP V1 (version 0.1.1 and later contain V2 too), and flashinfer-python is FlashInfer. deepep2 is DeepEP V2 in
-# layout rank:packed; deepep2-expert and deepep2-expert:128 are V2 in layouts expert and expert:128. For V2, set
-# LD_PRELOAD to the NCCL with which it was built.
+# `make peers-gpu` on a host with a compiler. The libraries must be installed as Python packages. sgl-deep-ep contains
+# DeepEP V1, and from version 0.1.1 on V2 too. flashinfer-python contains FlashInfer. deepep2 is DeepEP V2 in layout
+# rank:packed. deepep2-expert and deepep2-expert:128 are V2 in layouts expert and expert:128. For V2, LD_PRELOAD must
+# name the NCCL with which V2 was built.
 #
 #   run-gpu.sh sweep     tunes every library on each of MODELS, with uniform and with skewed routing
 #   run-gpu.sh turns     measures again the configs that the sweeps chose; the libraries take turns
 #   run-gpu.sh exports   loads the exported configs into DeepEP, and times them
 #
-# OUT keeps the runs, tables and pictures. With the OUT of an earlier start on the same GPUs, sweeps are resumed.
-# LIBRARIES names the libraries; epbench and epbench-LAYOUT are epbench's own kernels, and NAME@SMS bounds the SMs.
-# MODELS, TOKENS, LL_TOKENS, ROUTING, OPS, DTYPE, BAND, SECONDS_EACH, SKEW_SECONDS (0: only uniform routing), TURNS,
-# COPIES, WAYS and SWEEP_FLAGS change what is measured. LAUNCHER starts the ranks; the default is torchrun, and
-# "examples/workers/ranks.sh 2 python3" starts some seconds faster.
+# The script writes the runs, tables and pictures to OUT. If OUT is the folder of an earlier start on the same GPUs,
+# the script resumes sweeps. LIBRARIES names the libraries. epbench and epbench-LAYOUT are epbench's own kernels.
+# NAME@SMS allows a library at most SMS SMs. MODELS, TOKENS, LL_TOKENS, ROUTING, OPS, DTYPE, BAND, SECONDS_EACH,
+# SKEW_SECONDS (0: only uniform routing), TURNS, COPIES, WAYS and SWEEP_FLAGS change what is measured. LAUNCHER starts
+# the ranks; the default is torchrun, and "examples/workers/ranks.sh 2 python3" starts some seconds faster.
 cd "$(dirname "$0")/../../.." || exit 1
 . native/steps.sh
 unpack bin/peers-gpu.tar.xz bin epbench || exit 1
@@ -34,14 +34,14 @@ backend() {
   esac
 }
 
-# flags NAME[@SMS] prints the flags of this library's sweep.
+# flags NAME[@SMS] prints the flags for the sweep of library NAME.
 flags() {
   local name=${1%@*} tokens="--tokens ${TOKENS:-1,8,128,1024,4096} --max-tokens ${MAX_TOKENS:-4096}"
   case $name in deepep-ll | epbench-masked) tokens="--tokens ${LL_TOKENS:-1,8,32,128} --max-tokens 128" ;; esac
   echo "$tokens"
   test "$name" = "${name#epbench-}" || echo "--layout ${name#epbench-}"
   case $name in deepep2-expert*) echo "--layout ${name#deepep2-}" ;; deepep2*) echo "--layout rank:packed" ;; esac
-  # In layout rank the other libraries take cast tokens.
+  # In layout rank the libraries take tokens that were cast before, so epbench must take such tokens too.
   case $dtype:$name in fp8:epbench-rank*) echo "--param input=fp8" ;; esac
   test "$name" = "$1" || echo "--max-sms ${1#*@}"
 }
@@ -58,7 +58,7 @@ tuned() {
 }
 
 sweep() {
-  # Compiling in a worker would take longer than the deadline of the worker's first answer.
+  # FlashInfer is compiled here, because a worker that compiles would not answer epbench in time.
   [[ " $libraries " != *" flashinfer "* ]] || step 500 flashinfer-compiles '' python3 -c 'from flashinfer.jit.comm import gen_moe_alltoall_module as g; g("legacy").build_and_load()'
   for model in ${MODELS:-deepseek-v3}; do
     for l in $libraries; do
@@ -84,8 +84,9 @@ turns() {
   done
 }
 
-# exports measures DeepEP with configs from a shim, an SGLang JSON file or its own map (WAYS). Two workers with one
-# config may differ by several per cent, so each way has COPIES workers.
+# exports measures DeepEP with configs from three sources: a shim, a JSON file of SGLang, and DeepEP's own map. WAYS
+# selects among them. Times of the same config in two workers may differ by several per cent, so for each source
+# COPIES workers run.
 exports() {
   for model in ${MODELS:-deepseek-v3}; do
     from=$out/$model-deepep

@@ -29,7 +29,7 @@ func drawnTrace(t *testing.T, spec string) string {
 	return path
 }
 
-// plainJudge returns the busiest rank's load over the mean, without and with the placement `after`.
+// plainJudge returns the busiest rank's load divided by the mean load, without and with the placement `after`.
 func plainJudge(ids [][]int32, experts, ranks int, after *Placement) (before, placed float64) {
 	second := ids[len(ids)/2:]
 	blocks, slots := make([]float64, ranks), make([]float64, ranks)

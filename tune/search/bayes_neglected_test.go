@@ -8,8 +8,8 @@ import (
 	"github.com/epbench/epbench/tune/stat"
 )
 
-// TestNeglected: the kernel with fewer measured points gets one, if it is nearly as fast as the other kernel and no
-// other point of the batch is its own.
+// TestNeglected: the kernel with fewer measured points gets a point in the batch, if it is nearly as fast as the other
+// kernel and has no point in the batch yet.
 func TestNeglected(t *testing.T) {
 	of := func(kernel string, points ...int) (out []option) {
 		for _, i := range points {
@@ -20,7 +20,7 @@ func TestNeglected(t *testing.T) {
 	all := slices.Concat(of("a", 3, 4), of("b", 22, 23))
 	for _, c := range []struct {
 		name  string
-		slow  float64 // time of b's points divided by that of a's
+		slow  float64 // times of kernel b divided by times of kernel a
 		all   []option
 		batch []int
 		want  int

@@ -57,7 +57,7 @@ func TestChooseDoubts(t *testing.T) {
 	flat := func(point int, effect float64) Finalist {
 		return Finalist{Point: point, Effect: effect, adjusted: []float64{effect, effect, effect}}
 	}
-	cheap := func(i int) ep.Cost { return ep.Cost{SMs: 10 - i} } // a higher point is cheaper
+	cheap := func(i int) ep.Cost { return ep.Cost{SMs: 10 - i} } // a point with a larger number is cheaper
 	edge := math.Log1p(band)
 	// below returns a finalist that is `errors` standard errors below the band's edge.
 	below := func(point int, effect, errors float64) Finalist {

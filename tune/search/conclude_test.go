@@ -58,7 +58,8 @@ func secondsByPoint(seconds ...float64) func(record.Stage, int, int) float64 {
 	return func(_ record.Stage, point, _ int) float64 { return seconds[max(point, 0)] }
 }
 
-// changedIn returns `seconds` for one point in one stage, and calls `other` otherwise.
+// changedIn returns a function of times. It gives `seconds` for one point in one stage, and the result of `other` in
+// all other cases.
 func changedIn(stage record.Stage, point int, seconds float64, other func(record.Stage, int, int) float64) func(record.Stage, int, int) float64 {
 	return func(s record.Stage, p, round int) float64 {
 		if s == stage && p == point {

@@ -23,8 +23,8 @@ func opposed(seconds func(record.Stage, int, int) float64) func(record.Stage, in
 	}
 }
 
-// TestFurtherRounds: the finals go on while it is uncertain which point is the fastest, and only with points that may
-// be faster.
+// TestFurtherRounds: the finals measure further rounds while it is uncertain which point is the fastest. They measure
+// only points that may be the fastest.
 func TestFurtherRounds(t *testing.T) {
 	p := Protocol{Band: 0.01, Finalists: 3, MinRounds: 10, MaxRounds: 20}
 	for _, c := range []struct {
@@ -74,7 +74,7 @@ func TestFurtherRoundsInTime(t *testing.T) {
 	}
 }
 
-// TestDroppedPointsReturn: a point comes back if the point that was fastest turns out to be slower.
+// TestDroppedPointsReturn: a dropped point comes back if the fastest point turns out to be slower.
 func TestDroppedPointsReturn(t *testing.T) {
 	e := &script{seconds: wobble(0.001, func(_ record.Stage, point, round int) float64 {
 		if point == 1 && round < 4 {
@@ -113,8 +113,8 @@ func TestSetSpreads(t *testing.T) {
 	}
 }
 
-// TestMaybeFasterErrs: a rival that is faster by just `by` is given up in about 5 % of all finals, however many points
-// are left.
+// TestMaybeFasterErrs: about 5 % of all finals drop a rival that is faster by exactly `by`. The number of points left
+// has no effect.
 func TestMaybeFasterErrs(t *testing.T) {
 	const by, noise, rounds, finals = 0.005, 0.05, 40, 2000
 	rng := rand.New(rand.NewPCG(59, 1))

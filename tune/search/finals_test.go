@@ -14,7 +14,7 @@ import (
 	"github.com/epbench/epbench/tune/stat"
 )
 
-// wobble adds noise that is the same in every test.
+// wobble adds the same noise in every run of a test.
 func wobble(sigma float64, seconds func(record.Stage, int, int) float64) func(record.Stage, int, int) float64 {
 	rng := rand.New(rand.NewPCG(1, 2))
 	return func(stage record.Stage, point, round int) float64 {
@@ -54,7 +54,7 @@ func TestFinalsEndWhenDecided(t *testing.T) {
 	}
 }
 
-// TestFinalsEndInProportion: the samples of the search bound those of the finals. FinalsOf has no such bound.
+// TestFinalsEndInProportion: after a search with fewer samples, the finals measure fewer samples.
 func TestFinalsEndInProportion(t *testing.T) {
 	p := Protocol{Band: 0.01, Finalists: 2, MinRounds: 10, MaxRounds: 30}
 	for _, c := range []struct {
@@ -213,8 +213,8 @@ func TestConfirmationInTime(t *testing.T) {
 	}
 }
 
-// TestReservedTime: the more finalists there will be, the more time is reserved. Time before the search does not make
-// its samples slower.
+// TestReservedTime: the more finalists there will be, the more time is reserved. The time before the search does not
+// count as time of samples.
 func TestReservedTime(t *testing.T) {
 	for noise, more := range map[float64]int{0.001: 0, 0.3: 6} {
 		want := time.Duration(fewestFinalists*reservedRounds+more*reservedMore+reservedConfirm) * time.Second

@@ -47,7 +47,7 @@ func TestKernelsLearnFromEachOther(t *testing.T) {
 	}
 }
 
-// TestInfluence: kernels influence each other if blocks have the same effect in both.
+// TestInfluence: kernels influence each other if the parameter blocks has the same effect in both.
 func TestInfluence(t *testing.T) {
 	influence := func(of func(blocks int) int) float64 {
 		b := twoKernels(t, func(kernel string, blocks int) float64 {

@@ -171,7 +171,7 @@ func TestJudgeAll(t *testing.T) {
 	}
 }
 
-// TestJudgeAllControlsChance: p = 0.046 is significant alone, but not among a hundred.
+// TestJudgeAllControlsChance: p = 0.046 is significant in a single comparison, but not among a hundred comparisons.
 func TestJudgeAllControlsChance(t *testing.T) {
 	x := BandedRatio{steady(1.05*math.Exp(0.02), 0.01), 0.05}
 	if got := JudgeAll([]BandedRatio{x})[0]; got != record.Slower {

@@ -108,7 +108,7 @@ func TestPairedRatioOfFew(t *testing.T) {
 }
 
 func TestLimitsOfWarnings(t *testing.T) {
-	xs := []float64{1, 1, 2, 2, 2, 2, 3, 3, 3, 3, 3} // quartiles 2 and 3, fence at 6
+	xs := []float64{1, 1, 2, 2, 2, 2, 3, 3, 3, 3, 3} // quartiles 2 and 3: outliers lie above 6
 	for last, want := range map[float64]int{6: 0, 6.01: 1} {
 		if got := Outliers(append(xs, last)); got != want {
 			t.Errorf("a reading of %v and a fence at 6: %d outliers", last, got)

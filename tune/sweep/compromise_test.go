@@ -96,8 +96,8 @@ func TestInterruptedCompromise(t *testing.T) {
 	}
 }
 
-// TestCrossingCorrectsADecision: the search measures the fastest config as slow. The crossing, which measures the
-// winners of all routings together, measures this config as fast, and the row takes it.
+// TestCrossingCorrectsADecision: in the search, the fastest config looks slow. Then crossAll measures the winners of
+// all routings together, and this config is fast. The row takes this config.
 func TestCrossingCorrectsADecision(t *testing.T) {
 	for name, c := range map[string]struct {
 		share float64 // time of sms=62, relative to the default
@@ -137,7 +137,7 @@ func TestCrossingCorrectsADecision(t *testing.T) {
 	}
 }
 
-// TestUndecidedTakesNoRow: an undecided config gets no row, although its mean time is shorter.
+// TestUndecidedTakesNoRow: an undecided config gets no row, although its mean time is shorter than the default's.
 func TestUndecidedTakesNoRow(t *testing.T) {
 	o := options(t, "dispatch", []int{16}, "uniform", "zipf:1.0")
 	o.Strategy = "grid"

@@ -54,7 +54,7 @@ func TestDefaultsCrash(t *testing.T) {
 	}
 }
 
-// TestSkipAfterCrashes: after three crashes of dispatch, its other searches are skipped.
+// TestSkipAfterCrashes: after three crashes of dispatch, the other searches of dispatch are skipped.
 func TestSkipAfterCrashes(t *testing.T) {
 	o := options(t, "dispatch,combine", []int{1, 4, 16, 64, 256}, "uniform", "zipf:1.5")
 	b := crashAbove(4)

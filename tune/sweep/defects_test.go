@@ -158,7 +158,7 @@ func prepared(t *testing.T, b kernels.Backend, o *Options) *sweeper {
 	return s
 }
 
-// TestResumingStartsAnew: a resumed sweep repeats the earlier decisions.
+// TestResumingStartsAnew: a resumed sweep first clears the results of the earlier command.
 func TestResumingStartsAnew(t *testing.T) {
 	r := prepared(t, &scripted{}, options(t, "dispatch", []int{16}, "uniform")).run
 	if len(r.AA)+len(r.Searches)+len(r.Regrets)+len(r.Workloads)+len(r.Warnings) > 0 || !r.Finished.IsZero() || r.Band != 0.01 || len(r.Spaces) != 1 || r.Spaces[0].Points != 4*3 {

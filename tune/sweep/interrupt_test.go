@@ -59,7 +59,7 @@ func sameRows(t *testing.T, got, want *Summary) {
 	}
 }
 
-// finished counts the rows of an interrupted sweep. Their configs must be those of the whole sweep.
+// finished counts the rows of an interrupted sweep. Their configs must equal those of the uninterrupted sweep.
 func finished(t *testing.T, got, want *Summary) int {
 	t.Helper()
 	if got == nil || got.Table == nil {

@@ -151,7 +151,8 @@ func TestBoundHoldsForAll(t *testing.T) {
 	}
 }
 
-// TestIncumbentsAreMeasured: a search beside a product also measures rows without a product.
+// TestIncumbentsAreMeasured: a search measures the old table's configs, even if the search runs beside a matrix product
+// and the table does not.
 func TestIncumbentsAreMeasured(t *testing.T) {
 	for _, beside := range []bool{false, true} {
 		t.Run(fmt.Sprintf("beside=%v", beside), func(t *testing.T) { incumbentsAreMeasured(t, beside) })
@@ -194,7 +195,7 @@ func incumbentsAreMeasured(t *testing.T, beside bool) {
 	}
 }
 
-// fed is a backend with a dispatch for tokens that the caller has cast.
+// fed is a backend whose dispatch has the parameter input. With input=fp8, the caller must convert the tokens to FP8.
 type fed struct{ scripted }
 
 func (f *fed) Kernels() []kernels.Kernel {
@@ -204,7 +205,7 @@ func (f *fed) Kernels() []kernels.Kernel {
 	return ks
 }
 
-// TestOtherWorkIsNoCandidate: a row that leaves the cast to the caller is no candidate.
+// TestOtherWorkIsNoCandidate: a row in which the caller must convert the tokens is no candidate.
 func TestOtherWorkIsNoCandidate(t *testing.T) {
 	o := options(t, "dispatch", []int{16}, "uniform")
 	o.Strategy = "grid"

@@ -14,7 +14,7 @@ import (
 func TestRowsClaimWhatHoldsBetween(t *testing.T) {
 	o := options(t, "dispatch", []int{16, 1024}, "uniform", "zipf:1.0")
 	o.Strategy = "grid"
-	share := map[string]map[int]float64{ // relative to the default, by SMs and tokens
+	share := map[string]map[int]float64{ // time divided by the default's, by SMs and tokens
 		"16": {16: 0.5, 128: 0.8, 1024: 0.95},
 		"32": {16: 0.9, 128: 0.9, 1024: 0.5},
 	}
@@ -48,7 +48,7 @@ func TestDefaultBetweenTwoWinners(t *testing.T) {
 	o := options(t, "dispatch", []int{16, 1024}, "uniform")
 	o.Strategy = "grid"
 	b := &scripted{Sigma: 0.002, Truth: func(p ep.Problem, _ string, c ep.Config) float64 {
-		share := map[string]map[int]float64{ // relative to the default, by SMs and tokens
+		share := map[string]map[int]float64{ // time divided by the default's, by SMs and tokens
 			"16": {16: 0.5, 128: 1.1, 1024: 1.2},
 			"32": {16: 1.2, 128: 1.1, 1024: 0.5},
 		}[c.Str("sms")]

@@ -261,7 +261,7 @@ func TestMinimaxPrefers(t *testing.T) {
 // needs at least ten configs.
 func TestFlat(t *testing.T) {
 	for _, c := range []struct {
-		configs, apart int // configs besides the default; how many of them take `factor` times its time
+		configs, apart int // apart: number of configs that take `factor` times the default's time
 		factor         float64
 		flat           bool
 	}{

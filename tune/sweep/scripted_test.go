@@ -21,7 +21,7 @@ type call struct {
 	All     int // of any config
 }
 
-// scripted is a backend with the times and faults of a test.
+// scripted is a backend whose times and faults a test chooses.
 type scripted struct {
 	SMs   []int   // default 8, 16, 32, 64
 	Sigma float64 // relative noise

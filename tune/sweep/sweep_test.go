@@ -63,7 +63,7 @@ func trials(t *testing.T, dir string) []record.Result {
 	return results
 }
 
-// spaceFile parses a space file without its version.
+// spaceFile parses the text of a space file. The text must lack the version.
 func spaceFile(t *testing.T, text string) *spacefile.File {
 	t.Helper()
 	f, err := spacefile.Read(strings.NewReader("version: 1\n" + text + "\n"))

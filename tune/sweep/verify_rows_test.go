@@ -101,7 +101,7 @@ func TestVerifyEarlierBuild(t *testing.T) {
 	}
 }
 
-// TestVerifyWhatCannotRun: only a lost machine is an error.
+// TestVerifyWhatCannotRun: a config that cannot run is no error, but a lost machine is an error.
 func TestVerifyWhatCannotRun(t *testing.T) {
 	p := options(t, "dispatch", []int{16}, "uniform").Problems[0]
 	for _, c := range []struct{ config, routing, reason string }{

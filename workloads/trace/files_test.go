@@ -77,7 +77,7 @@ func TestIDsAgreeWithCounts(t *testing.T) {
 	}
 }
 
-// changeOne changes one figure of a .pt, but no map of replicas, because another map could be right.
+// changeOne changes one number in a .pt file. It leaves maps of replicas alone, because a changed map can be valid too.
 func changeOne(t *testing.T, file string, random *rand.Rand) string {
 	t.Helper()
 	z, err := zip.OpenReader(file)

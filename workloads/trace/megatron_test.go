@@ -77,7 +77,7 @@ func TestMegatronContradictions(t *testing.T) {
 	}
 }
 
-// TestChangedMegatronRecords changes no ids, because another valid id cannot be noticed.
+// TestChangedMegatronRecords changes no ids, because nothing shows that a valid id was changed.
 func TestChangedMegatronRecords(t *testing.T) {
 	data := testfile.Read(t, golden+"megatron_router/router_trace_rank0.jsonl")
 	rng := rand.New(rand.NewPCG(5, 6))

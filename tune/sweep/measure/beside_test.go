@@ -81,7 +81,7 @@ func TestBesideIsRecorded(t *testing.T) {
 	}
 }
 
-// TestFailureBesideIsRead: the log has no rounds of a candidate that failed.
+// TestFailureBesideIsRead: a run directory can be read if a candidate failed beside a product.
 func TestFailureBesideIsRead(t *testing.T) {
 	b := &beside{}
 	runs := 0
@@ -123,7 +123,8 @@ func TestBesideMustMatchTheProblem(t *testing.T) {
 	}
 }
 
-// TestCostsShareTheProductAlone: all costs of a block subtract the same time of the product.
+// TestCostsShareTheProductAlone: for all costs of a block, the Runner subtracts the same time of the product without
+// calls.
 func TestCostsShareTheProductAlone(t *testing.T) {
 	r, log := besideRunner(t, &beside{moody: true})
 	if _, err := r.Measure(context.Background(), record.StageScreen, live, 3); err != nil {

@@ -18,7 +18,7 @@ import (
 type placed struct {
 	*fake
 	refuse error
-	large  func(string) bool // does not fit beside a second session
+	large  func(string) bool // whether a config does not fit beside a second session
 	open   []*placedSession
 }
 

@@ -65,8 +65,8 @@ func exchange(keep float64) float64 {
 	return lo
 }
 
-// Sequence yields the workloads of steps 0 to n-1 of a routing. After every h steps half of the
-// experts have exchanged their popularity.
+// Sequence yields the workloads of steps 0 to n-1 of a routing. In every h steps, half of the experts exchange their
+// popularity.
 func Sequence(spec string, h float64, n int, p ep.Problem, seed uint64) iter.Seq2[*Workload, error] {
 	return func(yield func(*Workload, error) bool) {
 		for step := range n {

@@ -165,7 +165,7 @@ func (s *State) Fresh(point int) bool { return !s.measured(point) }
 func (s *State) freshLeft() int { return s.Space.Len() - len(s.points) }
 
 // laterShare is the time of a race's later passes divided by the time of its first pass. The first pass measures all
-// points, and later passes only the fastest.
+// points. Later passes measure only the fastest points.
 const laterShare = 0.3
 
 // laterTime estimates how long the later passes of a race will take: a share of the time so far.

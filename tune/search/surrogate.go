@@ -102,7 +102,6 @@ func stepsApart(values []float64, a, b float64) float64 {
 	return float64(d * d)
 }
 
-// update fits the surrogate to scores. If there are enough new scores, it calls learn.
 func (p *surrogate) update(at [][]float64, y []float64) {
 	if len(y) < p.learnedFrom+max(2, p.learnedFrom/4) {
 		p.fit(at, y)

@@ -84,8 +84,8 @@ func (e Estimate) SessionsFor(half float64, most int) int {
 	return most + 1
 }
 
-// RatioReach returns how far an interval reaches above 1 if it compares two equally fast programs. Each program has
-// `sessions` sessions, at least 2. `spread` is the standard deviation of the sessions' log times.
+// RatioReach returns how far the interval of a ratio reaches above 1 if both programs are equally fast. Each program
+// has `sessions` sessions, at least 2. `spread` is the standard deviation of the sessions' log times.
 func RatioReach(sessions int, spread float64) float64 {
 	return math.Expm1(student(sessions) * spread * math.Sqrt(2/float64(sessions)))
 }

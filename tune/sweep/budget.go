@@ -9,7 +9,7 @@ import (
 
 const laterShare = 0.1
 
-// allot returns the budget of the next search and records it, so that a resumed sweep uses the same budget.
+// allot returns the budget of the next search. It records the budget, so that a resumed sweep uses the same one.
 func (s *sweeper) allot() (search.Budget, error) {
 	b := search.Budget{Evaluations: s.opts.Evaluations}
 	if s.opts.Time == 0 {

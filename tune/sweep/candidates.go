@@ -21,7 +21,6 @@ type candidates struct {
 	neighbour int            // point that won a neighbouring search, or -1
 }
 
-// routedProblems returns the problems and routings of all searches, sorted.
 func (pl *planner) routedProblems() ([]routedProblem, error) {
 	problems := pl.problems()
 	slices.SortStableFunc(problems, func(a, b ep.Problem) int {

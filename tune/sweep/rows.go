@@ -135,7 +135,6 @@ func (m *rowMaker) lacksRoutings(g group, byTokens []group) bool {
 	return m.interrupted && slices.ContainsFunc(byTokens, func(o group) bool { return len(o) > len(g) })
 }
 
-// measuredByAll returns the configs that every search of a group measured.
 func (g group) measuredByAll() []ep.Config {
 	dflt := g[0].result.Decision.Default
 	out := []ep.Config{dflt}

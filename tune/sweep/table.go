@@ -43,7 +43,6 @@ func (s *sweeper) whyNoTable() (why string, spread float64) {
 
 const widestBand = 0.25
 
-// noisyReason says that searches are noisy, and which flags help.
 func (s *sweeper) noisyReason(noisy []*activeSearch) string {
 	policy := s.harness.policy
 	largest, short := 0.0, 0

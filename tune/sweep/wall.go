@@ -12,7 +12,6 @@ type stopwatch struct {
 	earlier record.Wall
 }
 
-// startWatch starts a stopwatch. A zero `began` means now.
 func startWatch(run *record.Run, began time.Time) stopwatch {
 	if began.IsZero() {
 		began = time.Now()

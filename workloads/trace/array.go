@@ -60,7 +60,8 @@ func (a *array) kindOf(o Options) Kind {
 }
 
 // pick returns the arrays to read. All have the name o.Array. If o.Array is "", they have the first known name of the
-// wanted kind that the file has. For ids, pick also returns the arrays of the router weights, if there are any.
+// wanted kind that the file has. A file's only array needs no known name. For ids, pick also returns the arrays of the
+// router weights, if there are any.
 func pick(all []*array, o Options) (main, weights []*array, err error) {
 	want := map[Kind][]string{IDs: idNames, Counts: countNames, Logits: logitNames}[o.Kind]
 	switch {

@@ -145,6 +145,6 @@ func TestCostsShareTheProductAlone(t *testing.T) {
 		}
 	}
 	if own == 0 {
-		t.Error("every config read the same product alone: nothing is tested")
+		t.Error("all configs have the same time of the product without calls: nothing is tested")
 	}
 }

@@ -198,7 +198,6 @@ func (r *Runner) rounds(ctx context.Context, live []int, lines []record.Result, 
 	return r.failDisturbed(live, lines)
 }
 
-// failDisturbed fails lines with disturbed rounds, see kernels.Disturbed.
 func (r *Runner) failDisturbed(live []int, lines []record.Result) error {
 	for i := range lines {
 		if lines[i].Status != ep.OK || !kernels.Disturbed(lines[i].Rounds()) {

@@ -34,7 +34,6 @@ func rowWords(r table.Row) []string {
 		strconv.FormatBool(e.Complete), e.Date.UTC().Format(time.RFC3339), timedAt(e)}
 }
 
-// timedAt returns the token count at which times were measured, or "" if unknown.
 func timedAt(e table.Evidence) string {
 	if at, ok := e.At(); ok {
 		return strconv.Itoa(at)

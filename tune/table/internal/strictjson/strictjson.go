@@ -55,7 +55,6 @@ func Unmarshal(data []byte, v any) error {
 	return fmt.Errorf("line %d: %s%w", line(data, w.at), path, plain(err))
 }
 
-// mostNested is the largest allowed depth of nested arrays and objects.
 const mostNested = 100
 
 // tooDeep returns the position of the first bracket nested too deep, or -1.

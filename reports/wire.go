@@ -23,8 +23,8 @@ func Wire(m ep.Machine) float64 {
 	return 0
 }
 
-// WireLimit returns the seconds in which a link of gbps (1e9 bytes per second) moves the busiest rank's bytes. It is
-// NaN if bytes or speed are unknown or zero.
+// WireLimit returns the seconds in which a link of `gbps` GB/s moves the busiest rank's bytes. It is NaN if the bytes
+// or the speed are unknown or zero.
 func (c *Case) WireLimit(gbps float64) float64 {
 	if c.Load == nil {
 		return math.NaN()

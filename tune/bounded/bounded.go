@@ -9,8 +9,8 @@ import (
 	"os"
 )
 
-// The limit of memory is memoryTimes the file's size, and at least leastMemory. The limit of unpacked bytes is
-// workTimes the file's size, and at least leastWork.
+// The memory limit is the file's size multiplied by memoryTimes, or leastMemory if that is larger. The limit of
+// unpacked bytes is the file's size multiplied by workTimes, or leastWork if that is larger.
 const (
 	leastMemory = 96 << 20
 	memoryTimes = 3
@@ -85,7 +85,7 @@ func (b *Budget) Work(what string, bytes int64) error {
 	return nil
 }
 
-// Reader returns a reader of r that calls Work for every byte.
+// Reader returns a reader that reads from r and passes the number of bytes to Work.
 func (b *Budget) Reader(what string, r io.Reader) io.Reader { return &reader{b, what, r} }
 
 type reader struct {

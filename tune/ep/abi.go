@@ -11,7 +11,8 @@ import (
 
 // ABI names the builds of the kernels in a table row or a run. It holds one word for each kernel:
 // "combine_ll=1f2e,dispatch_ll=2.9c0d". A word has the kernel's revision, a dot and a hash of its sources.
-// Without a dot the revision is 1. Measurements stay usable while the revision is the same.
+// Without a dot the revision is 1. The revision changes only if the meaning of a parameter changes, so measurements of
+// the same revision stay usable.
 //
 // A word without a kernel's name stands for every kernel. "" is an unknown build.
 type ABI string
@@ -31,7 +32,7 @@ func revisionOf(word string) string {
 	return "1"
 }
 
-// NewABI returns the ABI with these words, keyed by kernel.
+// NewABI returns the ABI that has the given word for each kernel.
 func NewABI(words map[string]string) ABI {
 	var out []string
 	for _, kernel := range slices.Sorted(maps.Keys(words)) {

@@ -5,12 +5,12 @@ import (
 	"slices"
 )
 
-// maxSharedDrift bounds the relative drift of the matrix product's time.
+// maxSharedDrift is the largest relative drift of the matrix product's time at which configs share one Base.
 const maxSharedDrift = 0.005
 
 // ShareBase sets one Base, the time of the matrix product without calls, for all configs that ran in the same rounds.
-// For each round and rank, Base is the lower quartile of the configs' readings. ShareBase sets no
-// Base if the product's time drifts too much.
+// For each round and rank, Base is the lower quartile of the times that the configs read for the product. ShareBase
+// sets no Base if the product's time drifts too much.
 func ShareBase(all []*BesideRounds) {
 	var base [][]float64
 	for k := 0; ; k++ {

@@ -9,7 +9,7 @@ import (
 type BesideRounds struct {
 	Call      [][]float64 `json:"call"`       // a call alone
 	Product   [][]float64 `json:"product"`    // the product alone
-	Both      [][]float64 `json:"both"`       // call and product, first start to last end
+	Both      [][]float64 `json:"both"`       // from the first start to the last end of call and product
 	CallIn    [][]float64 `json:"call_in"`    // a call while the product runs
 	ProductIn [][]float64 `json:"product_in"` // the product while calls run
 	Done      [][]float64 `json:"done"`       // share of the product done when calls end

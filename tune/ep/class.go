@@ -8,13 +8,13 @@ type Class string
 // The classes of a known routing.
 const (
 	Even         Class = "even"         // experts and ranks have about equal loads
-	Skewed       Class = "skewed"       // loads differ, less than in the classes below
+	Skewed       Class = "skewed"       // loads differ, but less than in the next two classes
 	Concentrated Class = "concentrated" // few experts do most of the work
 	HotRank      Class = "hot-rank"     // one rank has far more than the mean load
 )
 
-// AllRoutings is the class of an unknown routing. A table row of this class has the config with the smallest
-// maximum loss over all measured routings.
+// AllRoutings is the class of an unknown routing. A table row of this class has the config whose
+// largest loss over all measured routings is the smallest.
 const AllRoutings Class = "all"
 
 var knownRoutings = [...]Class{Even, Skewed, Concentrated, HotRank}
@@ -44,9 +44,9 @@ type Skew struct {
 	Hottest float64
 }
 
-// MeasureSkew computes the skew from how often each expert was selected. Every rank has equally many experts, and rank
-// 0's experts come first. It subtracts three standard deviations of an even routing from both measures. ok is false if
-// all counts are zero or ranks does not divide the number of experts.
+// MeasureSkew computes the skew from how often each expert was selected. The counts of rank 0's experts come first, and
+// every rank has equally many experts. MeasureSkew subtracts three standard deviations of an even routing from both
+// measures. ok is false if all counts are zero, or if the number of experts is not a multiple of the number of ranks.
 func MeasureSkew(counts []int64, ranks int) (s Skew, ok bool) {
 	if ranks < 1 || len(counts) == 0 || len(counts)%ranks != 0 {
 		return Skew{}, false
@@ -93,7 +93,7 @@ func (s Skew) Class(ranks int) Class {
 }
 
 // Classify returns the class of the counts, or AllRoutings if MeasureSkew cannot use them. With fewer than about 16
-// selections per expert, only strong skew shows.
+// selections per expert, Classify finds only strong skew.
 func Classify(counts []int64, ranks int) Class {
 	s, ok := MeasureSkew(counts, ranks)
 	if !ok {
@@ -103,7 +103,7 @@ func Classify(counts []int64, ranks int) Class {
 }
 
 // Index returns the index of c in Classes. An unknown word gets the index of AllRoutings. Index allocates nothing,
-// because look-ups call it at every step.
+// because look-ups in tables call it often.
 func (c Class) Index() int {
 	for i, known := range knownRoutings {
 		if c == known {

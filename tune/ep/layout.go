@@ -2,7 +2,7 @@ package ep
 
 import "strings"
 
-// Layout says how the rows that a rank receives lie in memory. Below, T is MaxTokens and R the number of ranks.
+// Layout says how the rows that a rank receives lie in memory. Below, T is MaxTokens, and R is the number of ranks.
 type Layout string
 
 const (
@@ -15,8 +15,8 @@ const (
 	// their source ranks.
 	LayoutMasked Layout = "masked"
 	// LayoutRank has one row for each token that a rank receives, with the token's local experts and weights. Each
-	// source rank has T rows and a count; the first rows hold its tokens in order. The caller computes the weighted
-	// sums that combine sends back.
+	// source rank has T rows and a count. The first of these rows hold the source rank's tokens in order. The caller
+	// computes the weighted sums that combine sends back.
 	LayoutRank Layout = "rank"
 	// LayoutRankPacked is LayoutRank without gaps between the source ranks' rows.
 	LayoutRankPacked Layout = "rank:packed"

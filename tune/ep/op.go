@@ -26,13 +26,13 @@ const (
 func Ops() []Op { return append(RowOps(), Layer) }
 
 // RowOps lists the operations for which tables have rows. Add operations only at the end, because exported files store
-// indexes in this list.
+// indexes into this list.
 func RowOps() []Op { return append(Exchanges(), Activation) }
 
 // Exchanges lists the operations in which ranks send each other tokens.
 func Exchanges() []Op { return []Op{Dispatch, Combine, Pair} }
 
-// Mode says how rounds are issued. Times of two modes are never compared.
+// Mode says how the calls of a round are launched. Times of two modes are never compared.
 type Mode string
 
 const (

@@ -5,9 +5,9 @@ import "fmt"
 // Precision says how exact a config's output is.
 type Precision int
 
-// The zero value is the safe choice.
+// Full is the zero value, because it is the safe choice.
 const (
-	Full    Precision = iota // error at most the default's, same bits always
+	Full    Precision = iota // the error is at most the default's, and every run gives the same bits
 	Reduced                  // partial sums may be sent as BF16
 )
 

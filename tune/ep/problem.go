@@ -6,8 +6,8 @@ import (
 	"strings"
 )
 
-// Bounds of a Problem. Messages hold expert ids as uint16. MaxTopK is the number of lanes of a warp, because each lane
-// holds one expert id of a token.
+// The constants bound the fields of a Problem. Messages hold expert ids as uint16, which gives MaxExperts. MaxTopK is
+// the number of lanes of a warp, because each lane holds one expert id of a token.
 const (
 	MaxRanks   = 2048
 	MaxExperts = 65536

@@ -9,8 +9,8 @@ import (
 
 const maxInts = 100_000
 
-// ParseInts reads a comma-separated list of terms. It returns their integers in rising order,
-// without duplicates. A term has one of these forms:
+// ParseInts reads a comma-separated list of terms. It returns the integers of all terms in rising order, without
+// duplicates. A term has one of these forms:
 //
 //	7            the number 7
 //	lo:hi        all integers from lo to hi

@@ -2,7 +2,8 @@ package ep
 
 import "strings"
 
-// DigestDigits is the length of the digest in trace:FILE@DIGEST: the first hex digits of the file's SHA-256.
+// DigestDigits is the length of the digest in trace:FILE@DIGEST. The digest has the first hex digits of the file's
+// SHA-256.
 const DigestDigits = 12
 
 // SplitDigest splits FILE@DIGEST; digest may be "".

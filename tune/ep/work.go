@@ -6,8 +6,9 @@ import (
 	"strings"
 )
 
-// Sums lists what a combine may add up: "gated", a token's rows times their gate weights, or "plain", one row from
-// each rank.
+// Sums lists what a combine may add up:
+//   - gated: a token's rows, each multiplied by its gate weight
+//   - plain: one row from each rank
 func Sums() []string { return []string{"gated", "plain"} }
 
 // Parts lists the work that a call's time may include besides the transfer of rows:
@@ -69,7 +70,7 @@ func (w Work) Pair(dispatch Work) Work {
 
 // InLayout returns the work of a kernel in layout l.
 func (w Work) InLayout(l Layout) Work {
-	if w.Layout == "" || l == LayoutExpert { // older runs record LayoutExpert whatever the layout, so keep w.Layout
+	if w.Layout == "" || l == LayoutExpert { // older runs record LayoutExpert for every layout, so keep w.Layout
 		return w
 	}
 	w.Layout = l.Kind()

@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// Ratio returns how many times as much processor time `work` takes as `reference`. It runs both at most `turns` times,
-// compares their least times, and stops early at a ratio of at most `bound`.
+// Ratio returns the processor time of `work` divided by that of `reference`. It runs both up to `turns` times and
+// divides their shortest times. It stops after three turns or more if the ratio is at most `bound`.
 func Ratio(t testing.TB, turns int, bound float64, work, reference func()) float64 {
 	t.Helper()
 	const forever = time.Duration(1<<63 - 1)

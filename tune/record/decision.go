@@ -14,17 +14,17 @@ import (
 type Verdict string
 
 const (
-	Faster    Verdict = "faster"    // by more than the band; interval excludes 1
+	Faster    Verdict = "faster"    // faster by more than the band, and the interval excludes 1
 	Same      Verdict = "same"      // the whole interval is inside the band
-	Slower    Verdict = "slower"    // by more than the band; interval excludes 1
+	Slower    Verdict = "slower"    // slower by more than the band, and the interval excludes 1
 	Undecided Verdict = "undecided" // none of these
 )
 
 // Verdicts lists every verdict.
 func Verdicts() []Verdict { return []Verdict{Faster, Same, Slower, Undecided} }
 
-// Interval is an estimate with its 95 % interval. If there was only one round, Low and High are NaN
-// (null in JSON).
+// Interval is an estimate with its 95 % interval. If there was only one round, Low and High are NaN (null
+// in JSON).
 type Interval struct {
 	Mid  float64 `json:"mid"`
 	Low  float64 `json:"low"`
@@ -90,7 +90,7 @@ type Cause string
 const (
 	HostBound Cause = "host-bound" // hardly slower than an empty kernel
 	Noisy     Cause = "noisy"      // the A/A spread exceeds the policy's band
-	Failed    Cause = "failed"     // a needed config failed
+	Failed    Cause = "failed"     // a config that the comparison needs failed
 	NoDefault Cause = "no-default" // the default does not run
 )
 
@@ -197,7 +197,8 @@ const (
 // OK reports whether the search compared anything.
 func (s *Search) OK() bool { return s.Decision.Cause != Failed && s.Decision.Cause != NoDefault }
 
-// Loss is a config's time divided by the best time under a routing, minus 1. Without a time it is NaN, and null in JSON.
+// Loss is a config's time divided by the best time under a routing, minus 1. If the config has no time,
+// Loss is NaN, and null in JSON.
 type Loss float64
 
 // MarshalJSON implements json.Marshaler.

@@ -90,7 +90,7 @@ func (d *decoder) cutSeconds(line []byte) (rest []byte, seconds [][]float64) {
 	if err != nil {
 		return line, nil
 	}
-	line[at] = '}' // the line is the reader's own buffer
+	line[at] = '}' // only the reader uses this buffer, so it may be overwritten
 	return line[:at+1], seconds
 }
 
@@ -109,7 +109,7 @@ func cut[T any](line []byte, name, end string, known map[string]T, out *T) (rest
 	if *out, found = known[string(line[from:to])]; !found {
 		return line, false
 	}
-	return append(line[:at], line[to:]...), true // the line is the reader's own buffer
+	return append(line[:at], line[to:]...), true // only the reader uses this buffer, so it may be overwritten
 }
 
 func shared[T any](dec *jsontext.Decoder, cache map[string]T, out *T, check func(T) error) error {
@@ -223,7 +223,8 @@ func (s *scanner) eat(c byte) bool {
 	return false
 }
 
-// number parses a duration, which is finite and not negative. It uses one exact division (Clinger 1990).
+// number parses a duration, which is finite and not negative. A short decimal number needs only one division, which
+// rounds correctly (Clinger 1990).
 func (s *scanner) number() (float64, error) {
 	s.space()
 	start, mantissa, digits, point, exp := s.pos, 0, 0, -1, 0

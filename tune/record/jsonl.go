@@ -15,11 +15,12 @@ import (
 
 const maxLine = 8 << 20
 
-// Bounds of a log.
+// The constants bound a log. A log may have fewRounds rounds. It may have more if its rounds take at least
+// leastRoundSize bytes each on average.
 const (
 	maxCases       = 20_000
 	fewRounds      = 1 << 19
-	leastRoundSize = 20 // bytes, in a log of many rounds
+	leastRoundSize = 20
 )
 
 // AppendJSON appends r to b as one line of trials.jsonl, newline included. It refuses a line that Reader cannot read.

@@ -144,7 +144,8 @@ func (p *PaceFit) Add(configs, samples int, wall float64) {
 	}
 }
 
-// Pace solves wall time = configs * Pace.Config + samples * Pace.Sample.
+// Pace returns the seconds for a new config and for a sample that explain the wall time: it is the number of new
+// configs times Pace.Config, plus the number of samples times Pace.Sample.
 func (p *PaceFit) Pace() (out Pace) {
 	if p.samples > 0 {
 		out.Sample = p.wall / p.samples

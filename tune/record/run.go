@@ -17,9 +17,9 @@ const (
 	PlotsDir    = "plots"
 )
 
-// Protocol is the revision of how backends measure on GPUs. It rises when a change of the code shifts measured times by
-// more than their intervals. In revision 0, sessions could share memory addresses, and ranks did not leave the start
-// barrier together.
+// Protocol numbers the ways in which backends have measured on GPUs. The number rises when a change of the code shifts
+// measured times by more than their intervals. In revision 0, sessions could share memory addresses, and ranks did not
+// leave the start barrier together.
 const Protocol = 1
 
 // Run holds the content of run.json.
@@ -32,12 +32,12 @@ type Run struct {
 	Machine      ep.Machine         `json:"machine"`
 	ABI          ep.ABI             `json:"abi"`                // build of the kernels
 	Space        string             `json:"space"`              // fingerprint of the search spaces
-	Policy       string             `json:"policy"`             // canonical spelling
+	Policy       string             `json:"policy"`             // measurement policy in canonical spelling
 	Protocol     int                `json:"protocol,omitempty"` // see Protocol; 0 in older runs
 	Band         float64            `json:"band"`               // relative difference up to which times are equal
 	Seed         uint64             `json:"seed"`
 	Strategy     string             `json:"strategy"`
-	Routings     []string           `json:"routings,omitempty"` // canonical specs; a trace file's spec has its digest
+	Routings     []string           `json:"routings,omitempty"` // canonical specs; the spec of a trace has the digest of the file
 	InterleaveID string             `json:"turns,omitempty"`    // equal in all runs that took turns with each other
 	Empty        map[string]float64 `json:"empty,omitempty"`    // seconds that an empty kernel takes, for each clock
 	AA           []AA               `json:"aa,omitempty"`
@@ -133,7 +133,7 @@ type SpaceInfo struct {
 	Problem  string      `json:"problem"`
 	Points   int         `json:"points"` // combinations of parameter values
 	Legal    int         `json:"legal"`
-	Rejected []Rejection `json:"rejected,omitempty"` // by count, then by rule
+	Rejected []Rejection `json:"rejected,omitempty"` // sorted by count, then by rule
 }
 
 // Rejection counts the points that one rule removed.

@@ -38,7 +38,7 @@ func CreateDir(path string, run *Run) (*Dir, error) {
 	if err != nil {
 		return nil, err
 	}
-	// The log comes last, so that every directory with a log can be resumed.
+	// run.json is written before the log. So each directory with a log also has run.json, and can be resumed.
 	log := filepath.Join(path, TrialsFile)
 	if _, err = os.Stat(log); err == nil {
 		err = fmt.Errorf("%s already holds a run; continue it with --resume %s or choose another --out", path, ep.Quote(path))
@@ -185,7 +185,7 @@ func lockDir(path string) (*Dir, error) {
 	return &Dir{path: path, lock: f}, nil
 }
 
-// ReadDir reads a run directory without a lock. A torn last line gives a warning.
+// ReadDir reads a run directory without a lock. It returns a warning about an unfinished last line.
 func ReadDir(path string) (run *Run, results []Result, warnings []error, err error) {
 	if run, err = ReadRun(path); err != nil {
 		return nil, nil, nil, err

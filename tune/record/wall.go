@@ -11,15 +11,15 @@ import (
 // Wall holds the parts of the wall time of a sweep, in seconds. A resumed sweep adds to them.
 type Wall struct {
 	Total     float64      `json:"total"`              // from the command's start to its last file
-	Measuring float64      `json:"measuring"`          // calls that time a kernel, with warm-up
+	Measuring float64      `json:"measuring"`          // measuring kernels, warm-up included
 	Samples   float64      `json:"samples"`            // the recorded samples alone; included in Measuring
 	Checking  float64      `json:"checking"`           // comparing candidates with the oracle
 	Run       ep.RunTime   `json:"run,omitzero"`       // parts of Measuring
 	Check     ep.CheckTime `json:"check,omitzero"`     // parts of Checking
 	Preparing float64      `json:"preparing"`          // compiling and loading candidates
 	Opening   float64      `json:"opening"`            // opening sessions: buffers and inputs
-	Sessions  float64      `json:"sessions,omitempty"` // further sessions; other parts count them too
-	Starting  float64      `json:"starting"`           // starting the backend, planning, an empty kernel
+	Sessions  float64      `json:"sessions,omitempty"` // further sessions; their time is also in the other parts
+	Starting  float64      `json:"starting"`           // starting the backend, planning, timing an empty kernel
 	Writing   float64      `json:"writing"`            // writing files
 }
 

@@ -14,7 +14,6 @@ type Failure struct {
 
 func (f *Failure) Error() string { return string(f.Status) + ": " + f.Reason }
 
-// Failf returns a Failure with a formatted reason.
 func Failf(s ep.Status, format string, args ...any) *Failure {
 	return &Failure{Status: s, Reason: fmt.Sprintf(format, args...)}
 }

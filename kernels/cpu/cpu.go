@@ -19,14 +19,13 @@ import (
 	"github.com/epbench/epbench/workloads"
 )
 
-// Backend runs kernels on the host's processors.
 type Backend struct {
 	machine  ep.Machine
 	deadline time.Duration
 	faulty   func(ep.Config) fault // only tests set it
 }
 
-// longestWait bounds the time for which a rank waits for another rank.
+// longestWait is the longest time for which a rank waits for another rank.
 const longestWait = 20 * time.Second
 
 // Open returns the backend. The error is always nil.

@@ -28,7 +28,6 @@ const (
 	storesStream = "stream"
 )
 
-// Kernels returns the kernels of the CPU backend.
 func Kernels() []kernels.Kernel {
 	dispatch := kernels.Kernel{
 		Name:    "dispatch",

@@ -19,7 +19,7 @@ type product struct {
 	out     []float32 // [M, N]
 	from    []byte    // for a copy
 	to      []byte
-	next    int           // piece
+	next    int           // index of the next piece
 	elapsed time.Duration // time of the pieces that ran as stages of a job
 }
 

@@ -12,7 +12,7 @@ type shape struct {
 	header   dtype.Header
 	local    int  // experts of a rank
 	sources  int  // ranks that send to one rank
-	groups   int  // of output rows
+	groups   int  // groups of output rows
 	maxRows  int  // capacity of the output in rows
 	room     int  // rows reserved for each group, or 0
 	byRank   bool // a rank receives each token once

@@ -26,7 +26,7 @@ type worker struct {
 	sentBefore tokenCounter
 }
 
-// job is some rounds of one program on workers 0 to blocks-1 of every rank.
+// job is some rounds of one program, a list of stages, on workers 0 to blocks-1 of every rank.
 type job struct {
 	program  []stage
 	blocks   int
@@ -47,7 +47,7 @@ type job struct {
 	once   sync.Once
 }
 
-// stage is one kernel launch. All workers of a rank end it before the rank's next stage.
+// stage is one kernel launch. All workers of a rank end a stage before the rank begins its next stage.
 type stage struct {
 	launch launch
 	body   func(w *worker, l launch, set int) bool // false if the job has failed
@@ -92,7 +92,7 @@ func (j *job) begin() {
 	})
 }
 
-// seconds returns [round][rank] for one call.
+// seconds returns the seconds of one call as [round][rank].
 func (j *job) seconds() [][]float64 {
 	out := make([][]float64, j.rounds)
 	for i, ends := range j.ends {

@@ -95,8 +95,8 @@ func RowPad(p ep.Problem) int {
 	return 1
 }
 
-// Groups returns the number of row groups in the dispatch output of one rank. In layouts by rank a group holds the
-// rows from one source rank, in other layouts the rows for one expert.
+// Groups returns the number of row groups in the dispatch output of one rank. In layouts by rank, a group holds the
+// rows from one source rank. In other layouts, it holds the rows for one expert.
 func Groups(p ep.Problem) int {
 	if p.Layout.ByRank() {
 		return p.Ranks

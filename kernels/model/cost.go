@@ -100,7 +100,7 @@ const (
 	LimitNetwork Limit = "network bytes"
 )
 
-// Prediction is a time with its parts, in seconds.
+// Prediction is a predicted time and the parts of this time, in seconds.
 type Prediction struct {
 	Seconds   float64
 	Limit     Limit

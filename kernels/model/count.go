@@ -28,14 +28,13 @@ const (
 	PerHost Transport = "host"   // one copy to each host, which a rank there forwards
 )
 
-// Transports lists every transport.
 func Transports() []Transport { return []Transport{Select, PerRank, PerHost} }
 
 // Index returns the index in Transports, or -1.
 func (t Transport) Index() int { return slices.Index(Transports(), t) }
 
-// Choices returns the transports of an op. A combine of full precision may not round partial sums, so each expert's row
-// is sent alone.
+// Choices returns the transports that an op may use. A combine of full precision may not round partial sums, so each
+// expert's row is sent alone.
 func Choices(op ep.Op, precision ep.Precision) []Transport {
 	if op == ep.Combine && precision == ep.Full {
 		return []Transport{Select}
@@ -94,7 +93,6 @@ func Counted(w *workloads.Workload) []Traffic {
 	return countDrawn(Shape{Ranks: p.Ranks, PerHost: p.Ranks / p.Nodes, Experts: p.Experts, TopK: p.TopK, Tokens: p.Tokens}, w)
 }
 
-// draw draws the tokens of all ranks.
 func (s Shape) draw(d workloads.Distribution, seed uint64) (*workloads.Workload, error) {
 	ranks := gcd(s.Experts, s.Ranks)
 	each := s.Ranks / ranks

@@ -80,7 +80,6 @@ var builtinLinks string
 // Links returns the built-in links, without a fit.
 func Links() (*File, error) { return Read(strings.NewReader(builtinLinks)) }
 
-// Load reads a model file.
 func Load(path string) (*File, error) {
 	f, err := os.Open(path)
 	if errors.Is(err, fs.ErrNotExist) {

@@ -138,7 +138,7 @@ func scaleBlock(d Delivery, g int) int {
 	return int(d.RowOffsets[g]/dtype.ScaleBlockRows + d.ScaleOffsets[g])
 }
 
-// nearRow describes the first value that differs too much, or "".
+// nearRow describes the first value that differs too much, or returns "". `off` is the number of values that differ.
 func nearRow(l dtype.Encoding, want, got Row) (wrong string, off int) {
 	for g, n := 0, l.ScaleBytes; g < l.Scales; g++ {
 		if a, b := want.Scales[g*n:g*n+n], got.Scales[g*n:g*n+n]; !nearScale(l.DType, a, b) {

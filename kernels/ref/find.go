@@ -2,7 +2,8 @@ package ref
 
 import "fmt"
 
-// Received returns the [hidden] BF16 values that the k-th expert of a token received. `source` is the token's rank.
+// Received returns the [hidden] BF16 values that the k-th expert of a token received. `source` is the rank that
+// sent the token.
 func (o *Oracle) Received(source, token, k int, delivered func(rank int) (Output, error)) ([]uint16, error) {
 	p := o.w.Problem
 	e := int(o.w.Ranks[o.w.BatchRank(source)].Experts[token*p.TopK+k])

@@ -26,7 +26,7 @@ func (j *judge) wrong(format string, args ...any) {
 	j.finding(finding{place: j.place, wrong: fmt.Sprintf(format, args...)})
 }
 
-// finding adds f. Detail keeps the difference of the lowest place.
+// finding adds f. Detail describes the finding with the lowest place.
 func (j *judge) finding(f finding) {
 	j.MaxErr = max(j.MaxErr, f.maxErr)
 	if f.wrong == "" {

@@ -13,7 +13,7 @@ const layerSpread = 4
 const fp8Unit = 1. / 16
 
 // LayerRow returns the float64 output of op layer for one token: the sum over its experts of weight * W2 h, where h =
-// silu(gate) * up. gate and up are the halves of W1 x. The field Want is nil.
+// silu(gate) * up. `gate` and `up` are the halves of W1 x. The field Want is nil.
 //
 // The bound is layerSpread times the root of the sum of squared errors of all roundings (Higham and Mary, A New
 // Approach to Probabilistic Rounding Error Analysis, 2019).

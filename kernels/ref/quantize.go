@@ -51,7 +51,7 @@ func quantizeFP8(x []float32, row Row, g int) {
 // computes x/s as x * (448/amax). PyTorch computes s as amax * (1/448).
 const castSlack = 1. / (1 << 21)
 
-// otherCast returns `row` with ties between codes rounded the other way.
+// otherCast returns `row`, but each value in the middle between two codes is rounded to the other code.
 func otherCast(x []float32, row Row) Row {
 	other := Row{make([]byte, len(row.Payload)), row.Scales}
 	group := len(x) / (len(row.Scales) / 4)

@@ -13,8 +13,8 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// Memory reads a part of a rank's memory: at each offset a piece of `bytes` bytes. The pieces stay valid until the
-// part's next read. Several goroutines may call a Memory at the same time.
+// Memory reads pieces of a part of a rank's memory. At each of `offsets` begins a piece of `bytes` bytes. The pieces
+// stay valid until the part's next read. Several goroutines may call a Memory at the same time.
 type Memory func(rank int, part string, bytes int, offsets ...int) ([][]byte, error)
 
 // Pieces cuts data into pieces of `bytes` bytes.

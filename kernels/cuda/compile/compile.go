@@ -24,7 +24,8 @@ import (
 // CacheEnv is the name of an environment variable. It holds the path of the cache's folder, or "off" for no cache.
 const CacheEnv = "EPBENCH_CACHE"
 
-// Compiler compiles units for one architecture. Goroutines may share a Compiler, and processes may share its folder.
+// Compiler compiles units (source files with macros) for one architecture. Goroutines may share a Compiler, and
+// processes may share its folder.
 type Compiler struct {
 	library *nvrtc.Library
 	arch    string
@@ -34,7 +35,8 @@ type Compiler struct {
 	network func() (*network, error) // opened on the first call
 }
 
-// NewCompiler opens libnvrtc for an architecture, spelled as by sources.ArchName. Every unit gets the macros `defines`.
+// NewCompiler opens libnvrtc for the architecture `arch`, which sources.ArchName spells. Every unit gets the macros
+// `defines`.
 func NewCompiler(arch string, defines ...string) (*Compiler, error) {
 	l, err := nvrtc.Open()
 	if err != nil {

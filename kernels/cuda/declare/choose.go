@@ -76,7 +76,6 @@ func with(c ep.Config, list string) ep.Config {
 // can be true or false is 1 or 0.
 type setting map[string]int
 
-// settingOf returns the setting of a problem on a machine.
 func settingOf(m ep.Machine, p ep.Problem) setting {
 	sms := fastSMs(m, p)
 	return setting{
@@ -93,7 +92,7 @@ func settingOf(m ep.Machine, p ep.Problem) setting {
 // "ranks>2 !sms>32 long".
 type rule struct{ when, list string }
 
-// holds reports whether all words of r.when are true. A word without a bound is true if its setting is above 0. At
+// holds reports whether all words of r.when are true. A word without a bound is true if its value in s is above 0. At
 // an unknown word it panics, even if an earlier word is false.
 func (r rule) holds(s setting) bool {
 	all := true
@@ -114,7 +113,6 @@ func (r rule) holds(s setting) bool {
 // set a parameter, the last one counts. The method `over` gives one list of values for each rule that holds.
 type rules []rule
 
-// lists returns the lists of the rules that hold.
 func (r rules) lists(s setting) (out []string) {
 	for _, one := range r {
 		if one.holds(s) {
@@ -124,7 +122,6 @@ func (r rules) lists(s setting) (out []string) {
 	return out
 }
 
-// list joins the lists of the rules that hold.
 func (r rules) list(s setting) string { return strings.Join(r.lists(s), ",") }
 
 // with returns r with further rules after it.

@@ -12,7 +12,6 @@ type CopyProbe struct {
 	SMs, Home, Away, RowBytes int
 }
 
-// Check returns an error if a field is out of bounds.
 func (p CopyProbe) Check(sms int) error {
 	switch {
 	case p.SMs < 1 || p.SMs > sms:
@@ -30,7 +29,6 @@ const copyHalf = 256 << 20
 
 func (p CopyProbe) rows() int { return min(p.Home+p.Away, copyHalf/p.RowBytes) }
 
-// Launch returns the launch of the copy.
 func (p CopyProbe) Launch() Launch {
 	return litmusLaunch("beside_copy", p.SMs, 512, p.Home, p.Away, p.RowBytes, p.rows())
 }

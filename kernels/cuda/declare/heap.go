@@ -156,7 +156,7 @@ func OpIndex(op ep.Op) int64 {
 type sizes struct {
 	ranks, nodes, tokens, topK, experts, local int64
 	rows, groups                               int64 // of the output of a dispatch
-	sources                                    int64 // of an expert's rows
+	sources                                    int64 // ranks that send rows to one expert
 	row                                        int64 // bytes of a BF16 row
 }
 

@@ -23,8 +23,8 @@ func KernelsOver(nodes int, m ep.Machine) []kernels.Kernel {
 	return declared(oneHost())
 }
 
-// HostKernels lists the kernels that cross hosts, with default values that fit the machine. A program that knows these
-// kernels only from a worker's announcement cannot compute defaults itself.
+// HostKernels lists the kernels that cross hosts, with default values that fit the machine. The default values must
+// fit, because a program that knows the kernels only from a worker's announcement launches these values.
 func HostKernels(m ep.Machine) []kernels.Kernel {
 	out := declared(HostDeclarations())
 	for _, k := range out {

@@ -6,7 +6,7 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// Launch is one kernel of a call.
+// Launch is one kernel launch of a call.
 type Launch struct {
 	Entry  string // name of the __global__ function
 	Grid   int    // blocks, all resident at once
@@ -25,7 +25,7 @@ type LaunchParams struct {
 	Own [4]int
 }
 
-// LaunchWords is the number of int32 launch parameters in a pack, where LaunchParams.Own has two words.
+// LaunchWords is the number of int32 launch parameters in a pack. A pack has only the first two of LaunchParams.Own.
 const LaunchWords = 5 + 2
 
 // Words returns the launch parameters in the order of EpArgs.

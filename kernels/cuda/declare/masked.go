@@ -60,7 +60,7 @@ func maskedKernels() []Declaration {
 // to 4 tokens, sums are slower than single rows, because the weights must be sent before.
 var slotRulesMasked = divided("1/2").with(rule{"reduced tokens>4", "algo=dedup"})
 
-// registersMasked gives the values of own=registers. Blocks of 768 threads spill registers on more than 2 ranks.
+// registersMasked gives values with own=registers. Blocks of 768 threads spill registers on more than 2 ranks.
 var registersMasked = rules{
 	{"", "own=registers,wait_sms=0,unit=512"},
 	{"ranks>2", "threads=512,receivers=4"},

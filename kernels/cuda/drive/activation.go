@@ -34,7 +34,7 @@ type activation struct {
 	copies int // copies of the rows, see rotatedBytes
 }
 
-// openActivation returns nil if the op of w is not an activation.
+// openActivation returns what a session of op activation needs, or nil if w has another op.
 func openActivation(w *workloads.Workload, o *ref.Oracle) *activation {
 	if w.Problem.Op != ep.Activation {
 		return nil

@@ -104,7 +104,6 @@ func (b *Backend) Precompile(p ep.Problem, configs []ep.Config) {
 	}
 }
 
-// Open implements kernels.Backend.
 func (b *Backend) Open(_ context.Context, w *workloads.Workload) (kernels.Session, error) {
 	if err := w.Problem.Validate(); err != nil {
 		return nil, err

@@ -114,7 +114,7 @@ func (s *session) readTogether(ctx context.Context, p *program, rounds int) (*ep
 	if err != nil {
 		return nil, err
 	}
-	p.long = true // the GPU is warm
+	p.long = true // the GPU is warm, so one warm-up round is enough
 	return t, nil
 }
 

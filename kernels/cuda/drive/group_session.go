@@ -19,7 +19,7 @@ type groupSession struct {
 	*rankGroup
 	problem ep.Problem
 	outputs *ref.Remote
-	again   int // repeated runs since the last note
+	again   int // repeated runs that no kernels.Rounds.Notes has told yet
 }
 
 // Prepare compiles on rank 0 first, because other ranks may share its cache. All ranks check their memory before any

@@ -27,7 +27,6 @@ type rankGroup struct {
 	opened  *groupSession // open session, or nil
 }
 
-// Conditions implements kernels.Conditioned.
 func (c *rankGroup) Conditions(string) []kernels.Condition {
 	return []kernels.Condition{c.topology().condition()}
 }

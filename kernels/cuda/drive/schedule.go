@@ -69,7 +69,7 @@ type schedule struct {
 	secondCalls map[ep.Op]int // calls of the second micro-batch
 	sections    []*section    // for a matrix product
 	now         *section      // section that is being added
-	yielding    int           // step.left of added products
+	yielding    int           // step.left of the products added next
 	apart       bool          // calls are timed one by one
 	current     int           // step.span of the calls added next
 }

@@ -19,7 +19,7 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// Compile returns the binaries of units, in their order.
+// Compile returns the binaries of units, in the order of the units.
 type Compile func(arch string, units []sources.Unit) (Compiled, error)
 
 // Build makes a pack. The same request and compiler give the same bytes.

@@ -30,7 +30,7 @@ type Network struct {
 	HeapBytes int64 `json:"heap_bytes"`
 }
 
-// answers is a Lookup in the manifest.
+// answers is the form that a Lookup has in the manifest.
 type answers struct {
 	DType   ep.DType `json:"dtype"`
 	Reduced bool     `json:"reduced"`

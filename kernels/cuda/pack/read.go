@@ -31,7 +31,6 @@ type Pack struct {
 
 const maxPackBytes = 1 << 30
 
-// ReadFile reads a pack from a file.
 func ReadFile(name string) (*Pack, error) {
 	info, err := os.Stat(name)
 	if err != nil {

@@ -14,7 +14,7 @@ import (
 	"github.com/epbench/epbench/native"
 )
 
-// Read returns a file of native/kernels or native/include.
+// Read returns the text of a file in native/kernels or native/include.
 func Read(name string) (string, error) {
 	for _, dir := range []string{"kernels/", "include/"} {
 		if text, err := fs.ReadFile(native.Sources, dir+name); err == nil {

@@ -17,7 +17,7 @@ type Unit struct {
 	Defines []string `json:"defines"` // NAME=VALUE
 }
 
-// Key returns the name of u.
+// Key returns the source and the macros of u in one line.
 func (u Unit) Key() string { return strings.Join(append([]string{u.Source}, u.Defines...), " ") }
 
 // Surviving returns u with the macro for calls that go on after ranks are lost.

@@ -55,8 +55,8 @@ while read -r model op dtype tokens routing; do
     exit 0
   fi
   run=$(mktemp -d)
-  # With exit code 4 the times were too noisy for a table, but all configs were measured and recorded. shellcheck
-  # disable=SC2086
+  # With exit code 4 the times were too noisy for a table, but all configs were measured and recorded.
+  # shellcheck disable=SC2086
   "$EPBENCH" sweep --backend "$BACKEND" --model "$model" --ranks "$RANKS" --op "$op" --dtype "$dtype" --tokens "$tokens" \
       --routing "$routing" --precision reduced --strategy "$STRATEGY" --space "$SPACE" --profile $FLAGS -o "$run/run" </dev/null >"$run/said.txt" 2>&1
   code=$?

@@ -26,7 +26,8 @@ def output(*command):
 
 
 def needed(libraries):
-    """Returns the names of CUDA's libraries that the files need, and {symbol version: functions}."""
+    """Returns the names of the CUDA libraries that the files need. The second result lists the needed functions by
+    symbol version."""
     names, functions = set(), {}
     for path in libraries:
         names.update(CUDA.findall(output("readelf", "-dW", path)))

@@ -44,7 +44,7 @@ func (b *seriesBuilder) addGain(l *reports.Loaded, c *reports.Case) {
 	d := c.Search.Decision
 	g, undecided := d.Gain, d.Verdict == record.Undecided && d.ChallengerGain.Mid > 0 && finite(d.ChallengerGain.Mid)
 	if undecided {
-		g = d.ChallengerGain // the best other config
+		g = d.ChallengerGain // of the best config besides the default
 	}
 	b.ours = addPoint(b.ours, b.label(l, c), point{tokens: c.Problem.Tokens, mid: g.Mid, lo: orElse(g.Low, g.Mid), hi: orElse(g.High, g.Mid), undecided: undecided, spread: c.Spread()})
 }

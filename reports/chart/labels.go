@@ -87,8 +87,8 @@ func spreadLabels(labels []endLabel, low, high vg.Length) {
 		low, height vg.Length
 	}
 	place := func(g *group) {
-		// A group is a stack of labels. It starts where its labels are, on the average, at the height of their lines'
-		// ends.
+		// A group is a stack of labels. The stack lies so that its labels are, on the average, as high as the ends of
+		// their lines.
 		var middle, below vg.Length
 		for _, l := range g.labels {
 			middle += l.end.Y - below - l.height()/2

@@ -29,7 +29,7 @@ func drawLatency(c draw.Canvas, all []series) {
 	p.drawLabelled(c, all, nil)
 }
 
-// addAll adds all series to the plot. It adds the first series last, so that this lies on top.
+// addAll adds all series to the plot. It adds the first series last, so that the first series lies on top.
 func addAll(p panel, all []series) {
 	dodge(all)
 	for i := len(all) - 1; i >= 0; i-- {

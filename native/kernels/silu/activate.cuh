@@ -12,8 +12,8 @@
 #include "common/fp8.cuh"
 
 /* Returns x / (1 + exp(-y)). Up to |y| = 12 the relative error is at most 5e-7. `inside` is y within bounds, so that
- * the arithmetic stays finite if y is infinite. `lost` is what rounding takes from the exponent t, and is added
- * again. */
+ * the arithmetic stays finite if y is infinite. `lost` is the rounding error of the exponent t, by which the result
+ * is corrected. */
 EP_DEVICE float silu_gate(float x, float y) {
 #ifdef EP_EMULATE
   const float d = __fadd_rn(1.0f, expf(-y));
@@ -31,7 +31,7 @@ EP_DEVICE float silu_gate(float x, float y) {
 
 EP_DEVICE float silu(float gate, float up) { return __fmul_rn(silu_gate(gate, gate), up); }
 
-/* Returns (up'+1) * gate' * sigmoid(alpha*gate') with gate' = min(gate, L) and up' = clamp(up, -L, L). */
+/* Returns (u + 1) * g * sigmoid(alpha * g). g is gate, at most `limit`. u is up, at least -limit and at most limit. */
 EP_DEVICE float silu_clamped(float gate, float up, float limit, float alpha) {
   const float g = fminf(gate, limit), u = fminf(fmaxf(up, -limit), limit);
   return __fmul_rn(__fadd_rn(u, 1.0f), silu_gate(g, __fmul_rn(alpha, g)));

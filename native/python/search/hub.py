@@ -89,7 +89,7 @@ def share_legal(path):
 
 
 def losses_of(binary, path, strategies, budgets, searches):
-    """Returns one row for each strategy and budget. It holds the loss of every search with them."""
+    """Returns one row for each strategy and budget. The row holds the loss of each search."""
     out = collections.defaultdict(list)
     for row in run(binary, "replay", path, "--each", "--replays", str(searches), "--seed", str(SEED), "--strategy", ",".join(strategies), "--budget", ",".join(map(str, budgets))):
         out[row["space"], row["strategy"], row["budget"]].append("%.2f" % float(row["regret_percent"]))

@@ -2,8 +2,7 @@
 
     pip install -r native/python/search/requirements.txt
     python3 native/python/search/kernel_tuner_strategy.py serve SPACE SOCKET &
-    epbench replay SPACE --strategy "exec:python3 native/python/search/kernel_tuner_strategy.py ask SOCKET pso"
-    --budget 50
+    epbench replay SPACE --strategy "exec:python3 native/python/search/kernel_tuner_strategy.py ask SOCKET pso" --budget 50
 
 SPACE is a file with a measured space: a T4 file, a cache file of Kernel Tuner, or a recording of epbench
 (NAME.rounds.gz). docs/search-own.md describes how epbench and a strategy talk.
@@ -215,7 +214,8 @@ def search(parts, lines, out, strategy, expected):
 
 
 def serve(path, address):
-    """Runs the searches that programs `ask` for in one space. It ends when its standard input is closed."""
+    """Waits for connections of `ask`, and runs a search for each. All searches are in one space. It ends when its
+    standard input is closed."""
     import kernel_tuner.interface  # noqa: F401, so that no search has to load it
 
     for name in ("bayes_opt", "pso"):

@@ -77,9 +77,9 @@ struct Normal {
   PyObject *nothing;
 };
 
-/* Stores a new Hook in k.begun, and takes the reference to tensors. */
+/* Stores a new Hook in k.begun. The Hook owns the reference `tensors` that the caller passes. */
 PyObject *new_hook(const Known &k, int op, EpcommStream stream, PyObject *tensors, PyObject *stats);
-/* Returns false if Python raised. */
+/* Returns false if a Python function raised an exception. */
 bool add_hooks();
 
 struct Calls {
@@ -109,7 +109,7 @@ PyObject *add_now(Calls *c, PyObject *const *args);
 
 PyObject *learn_normal(PyObject *self, PyObject *args);
 PyObject *learn_layout(PyObject *self, PyObject *args);
-/* Returns false if Python raised. */
+/* Returns false if a Python function raised an exception. */
 bool add_normal();
 
 } // namespace native

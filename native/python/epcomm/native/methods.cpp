@@ -133,7 +133,7 @@ const struct {
               {"dispatch", &send_method, slot(dispatch_rows)},
               {"combine", &add_method, slot(combine_rows)}};
 
-/* Returns false if Python raised. */
+/* Returns false if a Python function raised an exception. */
 bool replace(PyObject *type, const char *name, Method &m, void *function, const char *doc) {
   m.doc = doc;
   m.def = {name, reinterpret_cast<PyCFunction>(function), METH_FASTCALL | METH_KEYWORDS, m.doc.c_str()};

@@ -86,7 +86,7 @@ static void wait_counts(Link &l) {
 }
 
 /* Outputs of a dispatch. `rest` holds the rows' local experts, weights, sources and scales. If `direct` is true, the
- * dispatch kernel writes them as the caller expects them. If not, convert() writes such copies. */
+ * dispatch kernel writes them in the form that DeepEP's interface has. If not, convert() writes copies in this form. */
 struct Rows {
   bool direct;
   int64_t rows;

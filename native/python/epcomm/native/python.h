@@ -28,7 +28,7 @@ struct Released {
  * for the counts. */
 PyObject *counts_of(const Link &l);
 
-/* Returns false if Python raised. */
+/* Returns false if a Python function raised an exception. */
 bool add_calls(PyObject *module);
 PyObject *serve(PyObject *module, PyObject *args);
 

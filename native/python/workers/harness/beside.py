@@ -1,6 +1,6 @@
-"""Measures calls while a matrix product runs at the same time. This is what "beside" means. Here the product runs on
-the host; gpu_beside.py has the GPU's. The page "What does a call cost the computation that runs with it?" of
-epbench's repository explains the measurement."""
+"""Measures calls while a matrix product runs at the same time. This is what "beside" means. This module runs the
+product on the host, and gpu_beside.py runs it on a GPU. The page "What does a call cost the computation that runs
+with it?" of epbench's repository explains the measurement."""
 
 import collections
 import math

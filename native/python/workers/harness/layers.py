@@ -21,8 +21,8 @@ PART = 4096  # largest number of tokens of an expert that are computed together
 
 
 def weight(seed, expert, matrix, hidden, intermediate, device, fp8=False):
-    """Returns a weight matrix in BF16: W1 [2 * intermediate, hidden] or W2 [hidden, intermediate]. With `fp8`, an
-    E4M3 number and one scale for all weights represent each weight exactly."""
+    """Returns a weight matrix in BF16: W1 [2 * intermediate, hidden] or W2 [hidden, intermediate]. With `fp8`, each
+    weight is an E4M3 number times a power of two. This power is the same for all weights of the matrix."""
     shape = (hidden, intermediate) if matrix else (2 * intermediate, hidden)
     base = mix(torch.tensor(signed((seed ^ 1 << 62 ^ expert << 1 ^ matrix) & (1 << 64) - 1), device=device))
     h = mix(base + torch.arange(0, shape[0] * shape[1], 4, device=device))

@@ -158,7 +158,7 @@ class Library:
         return out
 
     def staged(self, name, stages):
-        """Returns the seconds of each stage of a layer. stages are pairs (name, function)."""
+        """Returns the seconds of each stage of a layer. `stages` holds pairs (name, function)."""
         out = []
         for _, step in stages:
             self.ranks.barrier()
@@ -170,7 +170,7 @@ class Library:
     # --- rounds beside a matrix product ---
 
     def product(self, size):
-        """Returns the product for a beside.Size, such as HostProduct."""
+        """Returns an object that computes a matrix product of this size, such as a HostProduct."""
         return HostProduct(size)
 
     def product_alone(self, product, rounds):

@@ -179,9 +179,9 @@ class Library(GPULibrary):
         return lambda: send(True), lambda: self.receive()
 
     def taken(self, half):
-        """Returns the number of SMs that an op takes. A low-latency kernel has one warp group for each expert. It
-        puts as few groups on an SM as fit the GPU, so it takes fewer SMs than the GPU has if the groups do not fill
-        the last round."""
+        """Returns the number of SMs that an op takes. A low-latency kernel has one warp group for each expert. The
+        number of groups on an SM is the smallest with which all groups fit the GPU. With this number the kernel may
+        need fewer SMs than the GPU has."""
         if self.low_latency:
             return -(-self.experts_all // -(-self.experts_all // self.multiprocessors()))
         return half.values.get("sms", 0)

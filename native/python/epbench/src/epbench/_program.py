@@ -27,7 +27,8 @@ class EpbenchWarning(UserWarning):
 
 
 def program() -> str:
-    """Returns the path of the program epbench: `EPBENCH_PROGRAM`, else that of this package, else the one on `PATH`."""
+    """Returns the path of the program epbench. If `EPBENCH_PROGRAM` is not set, it looks for a program that was
+    installed with this package, and then on `PATH`."""
     named = os.environ.get("EPBENCH_PROGRAM")
     if named:
         return named

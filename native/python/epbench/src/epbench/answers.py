@@ -1,4 +1,4 @@
-"""Tuned tables, look-ups, and replays of search strategies."""
+"""Reads tuned tables, looks up configs in them, and replays search strategies."""
 
 import dataclasses
 import os

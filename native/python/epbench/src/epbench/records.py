@@ -86,9 +86,8 @@ class TableRow(Row):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Answer(Row):
-    """The config that a table gives for one call. `reason` says why the table gives it. The most frequent reasons:
-    exact means that a row matches the call, kept that no config is faster than the default, and uncovered that no row
-    matches."""
+    """The config that a table gives for one call. `reason` says why the table gives it. With exact, a row matches the
+    call. With kept, no config is faster than the default. With uncovered, no row matches. There are further reasons."""
 
     op: str
     mode: str

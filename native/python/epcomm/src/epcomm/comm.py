@@ -214,7 +214,7 @@ def classify(counts, ranks):
 
 
 def machine():
-    """Returns a Machine, which describes this host's GPUs. Its ``key`` identifies them in tables."""
+    """Returns a Machine, which describes this host's GPUs. Tables identify the GPUs by the field ``key``."""
     out, text = Machine(), ctypes.create_string_buffer(library.TEXT)
     status = lib().epcomm_machine(ctypes.byref(out), text)
     if status:

@@ -21,8 +21,9 @@ type Sample struct {
 
 // An Evaluator measures points of a space. A point is the index of a config.
 type Evaluator interface {
-	// Measure measures each point of live once in every round, in random order. Each call continues the numbering of
-	// rounds. A point with fewer samples than rounds has failed. After an error the evaluator cannot be used any more.
+	// Measure measures each point in `live` once in every round, in random order. Each call continues the numbering of
+	// rounds. A point with fewer than `rounds` samples has failed. After an error the evaluator cannot be used any
+	// more.
 	Measure(ctx context.Context, stage record.Stage, live []int, rounds int) ([]Sample, error)
 
 	// Spent returns the time that the search has taken so far. A resumed search must get the same values as before.
@@ -52,8 +53,8 @@ type State struct {
 	eval    Evaluator
 	budget  Budget
 	obs     []stat.Obs   // all samples
-	itemOf  map[int]int  // [point] its number in points
-	points  []int        // [item] its point
+	itemOf  map[int]int  // [point] index in points
+	points  []int        // [item] point
 	crowded map[int]bool // [round] whether the points next to a finalist were measured too
 	failed  map[int]bool
 	effect  []float64     // [item] logarithm of the time; nil if outdated
@@ -83,8 +84,8 @@ func NewState(s *Space, e Evaluator, b Budget, dflt int, required []int, rng *ra
 // ErrDefault is the error of a search in which the default config failed.
 var ErrDefault = errors.New("the default config failed: nothing can be compared with it")
 
-// Measure measures the default config and the points of live in new rounds. It leaves out failed points, and new points
-// beyond the budget.
+// Measure measures the default config and the points in `live` in new rounds. It leaves out failed points, and new
+// points beyond the budget.
 func (s *State) Measure(ctx context.Context, stage record.Stage, live []int, rounds int) error {
 	batch := s.admit(live)
 	if len(batch) < 2 && s.measured(s.Default) {

@@ -25,8 +25,8 @@ func Judge(gain record.Interval, band float64) record.Verdict {
 
 const rounding = 1e-9
 
-// A comparison may end early if its whole interval is more than clearBands bands away from 1. This does not raise the
-// rate of false claims.
+// A comparison may end early if the whole interval of its gain is more than clearBands bands away from 1. This does not
+// raise the rate of false claims.
 const clearBands = 3
 
 // Clear reports whether more rounds would almost never change a verdict.

@@ -53,7 +53,7 @@ type searchResults struct {
 	maxErr map[string]float64
 }
 
-// versusDefault holds a config and the default in the same rounds.
+// versusDefault holds the times of a config and of the default in the same rounds.
 type versusDefault struct {
 	config, dflt search.Finalist
 	sessions     int // see record.Decision

@@ -126,7 +126,7 @@ func (l *harness) hostBound(r *measure.Runner) func(seconds float64) string {
 	}
 }
 
-// A comparison measures configs in the same rounds against the first config.
+// A comparison measures configs against the first of them, all in the same rounds.
 type comparison struct {
 	*routedProblem
 	space  *search.Space

@@ -97,7 +97,7 @@ func (pl *planner) axes(k kernels.Kernel, p ep.Problem) (out []search.Axis) {
 	return out
 }
 
-// admits reports whether a search may measure a config from outside its space.
+// admits reports whether a search may measure a config that is not in the search's space.
 func (pl *planner) admits(p ep.Problem, c ep.Config) bool {
 	k, err := kernels.Find(pl.kernels, p.Op, c.Kernel)
 	if err != nil || k.Check(pl.machine, p, c) != nil || pl.smallEnough(k)(c) != "" || pl.constrained(k, p, c) {
@@ -171,8 +171,8 @@ func (pl *planner) boundedMachine() ep.Machine {
 	return m
 }
 
-// pairs joins each dispatch with each combine if a pair kernel accepts both. `first` holds the first
-// pair of each kernel, and the overlapped form of this pair if the kernel has one.
+// pairs joins each dispatch with each combine if a pair kernel accepts both. `first` holds the first pair of each
+// kernel. If the kernel can overlap the two launches, `first` also holds this pair with overlapped launches.
 func (pl *planner) pairs(p ep.Problem, dispatch, combine []ep.Config) (all, first []ep.Config) {
 	p.Op = ep.Pair
 	for _, k := range kernels.For(pl.kernels, p) {
@@ -239,7 +239,7 @@ func (pl *planner) analytic(p ep.Problem) (c ep.Config, ok bool) {
 }
 
 // announce tells a compiling backend which configs the sweep may need. It announces the configs of all searches before
-// the first one, so that the backend compiles them in parallel.
+// the first search begins, so that the backend compiles them in parallel.
 func (s *sweeper) announce() error {
 	b, ok := s.harness.backend.(kernels.Precompiler)
 	if !ok {

@@ -17,7 +17,7 @@ type Probe struct {
 	costs []probedCost
 }
 
-// probedCost holds the seconds of measuring one problem.
+// probedCost holds the measured seconds of each step for one problem.
 type probedCost struct {
 	open   float64 // opening a session
 	cold   float64 // compiling a config and checking its outputs

@@ -174,7 +174,7 @@ func (s *sweeper) report(c *activeSearch, stage record.Stage) {
 
 func (s *sweeper) left() int { return len(s.searches) - s.done }
 
-// half returns the search of a pair's dispatch or combine, or nil.
+// half returns the search for `op`, dispatch or combine, that belongs to the pair search c. It may return nil.
 func (s *sweeper) half(c *activeSearch, op ep.Op) *activeSearch {
 	p := c.problem
 	p.Op = op
@@ -230,7 +230,7 @@ func workerLosses(b kernels.Backend) []string {
 		ep.Count(len(r.Losses()), "time"), r.Losses()[0])}
 }
 
-// hurriedSearches counts the searches with time for only the required configs.
+// hurriedSearches counts the searches that had time for only the required configs.
 func (s *sweeper) hurriedSearches() int {
 	n := 0
 	for _, c := range s.searches {

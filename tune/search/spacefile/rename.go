@@ -8,8 +8,8 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// Renamed returns the file with the present names of its kernels. Both functions convert a config of an earlier build.
-// `rename` also accepts a config without some of its parameters.
+// Renamed returns the file with the present names of its kernels. `rename` and `current` convert a config of an earlier
+// build to present names. `rename` also accepts a config that lacks parameters.
 func (f *File) Renamed(rename, current func(ep.Config) ep.Config) *File {
 	if f == nil {
 		return nil

@@ -12,7 +12,7 @@ import (
 	"github.com/epbench/epbench/tune/search"
 )
 
-// Facts holds what expressions may use besides the kernel's parameters.
+// Facts holds what expressions in a space file may use, besides the kernel's parameters.
 type Facts struct {
 	Machine MachineFacts `expr:"machine"`
 	Problem ProblemFacts `expr:"problem"`

@@ -174,8 +174,8 @@ func (r *Runner) chooseFold(ctx context.Context) error {
 	return nil
 }
 
-// rounds measures the config of every line once in each round. Every second round takes the order of the round before
-// in reverse. So of any two configs, each runs before the other equally often.
+// rounds measures the config of every line once in each round. Every second round reverses the order of the round
+// before it. So of any two configs, each runs before the other equally often.
 func (r *Runner) rounds(ctx context.Context, live []int, lines []record.Result, rounds int, rng *rand.Rand) error {
 	var order []int
 	for k := range rounds {

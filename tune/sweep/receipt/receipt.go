@@ -50,7 +50,7 @@ type Check struct {
 	Verdict record.Verdict  `json:"verdict"`
 	Claim   Claim           `json:"claim"`
 	Reason  string          `json:"reason"` // why the claim does not hold
-	// Launched is the config with the names of the build that was measured, if the table has other names.
+	// Launched is the config as the measured build spells it, if this spelling differs from the table's.
 	Launched ep.Config `json:"launched,omitzero"`
 }
 

@@ -46,7 +46,8 @@ func (a args) loadLaw(load func(s drawRequest, x float64) ([]float64, error)) lo
 
 // Parse reads a routing as --routing spells it: name[:arg[:arg]][+modifier[:arg]].... The first argument may name a
 // statistic of the loads, such as gini=0.25. Parse then solves for the first parameter, so that the expected loads have
-// this value. For an argument out of bounds, the error gives the bounds. For an unknown name, it suggests a similar one.
+// this value. For an argument out of bounds, the error gives the bounds. For an unknown name, the error suggests a
+// similar name.
 func Parse(spec string) (Distribution, error) {
 	if len(spec) > maxSpec {
 		return Distribution{}, fmt.Errorf("%.40q...: longer than %d bytes", spec, maxSpec)

@@ -38,7 +38,7 @@ func newUrn(w []float64) *urn {
 
 func (u *urn) build() {
 	n := uint64(len(u.weight))
-	left := make([]uint64, n) // weight times n, less what was placed
+	left := make([]uint64, n) // weight times n, minus the part that is already in the table
 	var small, large []int32
 	for i, w := range u.weight {
 		left[i] = w * n // below 2^56
@@ -59,7 +59,7 @@ func (u *urn) build() {
 			small = append(small, l)
 		}
 	}
-	for _, i := range append(small, large...) { // full columns
+	for _, i := range append(small, large...) { // columns without an alias
 		u.keep[i], u.alias[i] = 1<<64-1, i
 	}
 }

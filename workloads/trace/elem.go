@@ -8,7 +8,7 @@ import (
 
 // elem is the type of an array's elements.
 type elem struct {
-	kind byte // NumPy's i, u, f; b for bfloat16
+	kind byte // NumPy's letters i, u and f; b means bfloat16
 	size int
 	big  bool
 }
@@ -120,8 +120,8 @@ func (d elem) logitsHint() string {
 // maxCount is the largest count. The sum of MaxExperts such counts fits int64.
 const maxCount = 1 << 46
 
-// add adds a row of counts to sum. `first` is the number of the first expert, for errors. Some
-// recorders store counts as floats.
+// add adds a row of counts to sum. `first` is the number of the first expert, for errors. The elements may be floats,
+// because some recorders store counts as floats.
 func (d elem) add(sum []int64, first int, row []byte) error {
 	for i := range sum {
 		v := d.float(row[i*d.size:])

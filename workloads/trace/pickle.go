@@ -168,7 +168,7 @@ func init() {
 		'e':  func(m *machine) { m.extend(m.popMark()) },
 		'c':  func(m *machine) { module := m.line(); m.push(global{module + "." + m.line()}) },
 		0x93: func(m *machine) { name := m.pop().(string); m.push(global{m.pop().(string) + "." + name}) },
-		'Q':  func(m *machine) {}, // the persistent id stays on the stack
+		'Q':  func(m *machine) {}, // the persistent id stays on the stack, in place of the storage that it names
 		'R':  func(m *machine) { args := m.pop().(*plist); m.call(m.pop(), args.items) },
 		0x81: func(m *machine) { m.pop(); m.pop(); m.push(opaque{}) }, // NEWOBJ
 		'b':  func(m *machine) { m.pop() },                            // BUILD

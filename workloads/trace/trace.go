@@ -157,7 +157,7 @@ func (r *Reader) Scan(w Writer) (Summary, error) {
 		s.Counts, err = r.ReadCounts()
 		return s, err
 	}
-	counts := make([]int64, MaxExperts+1) // the last element counts -1
+	counts := make([]int64, MaxExperts+1) // the last element counts masked selections
 	ids, ws := make([]int32, scanRows*r.TopK), []float32(nil)
 	if r.Weights && w != nil {
 		ws = make([]float32, len(ids))

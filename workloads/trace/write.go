@@ -206,7 +206,7 @@ func createJSONL(f *os.File, k int, _ bool) (Writer, error) {
 }
 
 func jsonLine(b []byte, ids []int32, weights []float32) []byte {
-	row, _ := json.Marshal(jsonRow{ids, weights}) // no errors
+	row, _ := json.Marshal(jsonRow{ids, weights}) // cannot fail
 	return append(append(b, row...), '\n')
 }
 

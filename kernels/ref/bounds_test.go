@@ -56,7 +56,7 @@ func TestKeptSums(t *testing.T) {
 					}
 					f, g := kept.checkSum(rank, 0, got, c), fresh.checkSum(rank, 0, got, c)
 					if f != g || (f.wrong != "") != (wrong >= 0) {
-						t.Errorf("%+v, rank %d, wrong column %d: %+v, anew %+v", c, rank, wrong, f, g)
+						t.Errorf("%+v, rank %d, wrong column %d: %+v with kept bounds, but %+v with a new oracle", c, rank, wrong, f, g)
 					}
 				}
 			}

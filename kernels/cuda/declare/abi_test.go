@@ -13,7 +13,7 @@ func TestABINamesEveryKernel(t *testing.T) {
 	for _, f := range Declarations() {
 		word := ABI().Of(f.Kernel.Name)
 		if hash := word[strings.IndexByte(word, '.')+1:]; len(hash) != 16 || seen[word] {
-			t.Errorf("%s: %q is not a word of its own", f.Kernel.Name, word)
+			t.Errorf("%s: the ABI word %q has no hash of 16 digits, or another kernel has the same word", f.Kernel.Name, word)
 		}
 		seen[word] = true
 	}

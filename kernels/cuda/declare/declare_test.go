@@ -23,7 +23,7 @@ func TestHeap(t *testing.T) {
 		for _, p := range parts {
 			at := h.Offset[p.Name]
 			if at%regionAlign != 0 || at < end || at+p.Bytes > h.Bytes {
-				t.Fatalf("%s at %d of %d bytes, the part before ends at %d, heap %d", p.Name, at, p.Bytes, end, h.Bytes)
+				t.Fatalf("%s begins at %d and has %d bytes, the part before it ends at %d, the heap has %d bytes", p.Name, at, p.Bytes, end, h.Bytes)
 			}
 			end = at + p.Bytes
 		}

@@ -123,7 +123,7 @@ func TestEPPairs(t *testing.T) {
 	}
 	follow, err := DispatchBefore(onCPU(), ep.Problem{Ranks: 2, Experts: 8}, changed(c, "algo", "dedup"))
 	if err != nil || follow.Str("algo") != "dedup" {
-		t.Errorf("before a combine with algo=dedup runs the dispatch %s, %v", follow.Key(), err)
+		t.Errorf("the dispatch before a combine with algo=dedup is %s (error %v)", follow.Key(), err)
 	}
 	if first := slices.IndexFunc(Declarations(), func(f Declaration) bool { return f.Kernel.Op == ep.Dispatch }); Declarations()[first].Kernel.Name != "dispatch" {
 		t.Error("the library default is not the first dispatch")

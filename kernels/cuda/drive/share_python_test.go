@@ -65,11 +65,11 @@ print(json.dumps({"taken": TAKEN, "times": times, "best": [fastest_plan(x) for x
 	}
 	for _, c := range got.Beside {
 		if want := planBeside(c[0], c[1]); c[2] != want {
-			t.Errorf("own plan for %d SMs, %d left: the plan for %d, in Python for %d", c[0], c[1], want, c[2])
+			t.Errorf("if the fastest plan is for %d SMs and calls leave %d, Go takes the plan for %d SMs, and Python the plan for %d", c[0], c[1], want, c[2])
 		}
 	}
 	if !slices.Equal(got.Taken, takenSMs) {
-		t.Errorf("in Python plans leave %v SMs to calls, here %v", got.Taken, takenSMs)
+		t.Errorf("in Python, plans leave %v SMs to calls; in Go, they leave %v", got.Taken, takenSMs)
 	}
 	for i, times := range got.Times {
 		if want := fastestPlan(times); got.Best[i] != want {

@@ -19,7 +19,7 @@ func TestFit(t *testing.T) {
 	for _, inFlight := range []int{1, 2, 8} {
 		n, heap, err := f.Tokens(budget, inFlight)
 		if err != nil || n < 1 || heap > budget || n > last {
-			t.Fatalf("%d in flight: %d tokens of %d bytes, %v", inFlight, n, heap, err)
+			t.Fatalf("%d calls in flight: %d tokens take %d bytes, error %v", inFlight, n, heap, err)
 		}
 		last = n
 		r := f.Request

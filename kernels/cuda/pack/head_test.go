@@ -33,7 +33,7 @@ func TestHead(t *testing.T) {
 		}
 	}
 	if p.dtypes[0].DType == p.dtypes[1].DType || ep.DTypes()[p.dtypes[1].DType-1] != ep.FP8 {
-		t.Errorf("the numbers of the two dtypes are %d and %d, want that of fp8 second", p.dtypes[0].DType, p.dtypes[1].DType)
+		t.Errorf("the numbers of the two dtypes are %d and %d, want the number of fp8 in the second place", p.dtypes[0].DType, p.dtypes[1].DType)
 	}
 	own := map[uint32]bool{}
 	for _, state := range p.states {
@@ -132,7 +132,7 @@ func TestFitByHand(t *testing.T) {
 	} {
 		n, heap, err := fitted(ep.MaxTokens).Tokens(c.bytes, c.inFlight)
 		if n != c.tokens || heap != c.heap || err != nil {
-			t.Errorf("%d bytes, %d in flight: %d tokens of %d bytes, %v; want %d of %d", c.bytes, c.inFlight, n, heap, err, c.tokens, c.heap)
+			t.Errorf("%d bytes, %d calls in flight: %d tokens take %d bytes, error %v; want %d tokens that take %d bytes", c.bytes, c.inFlight, n, heap, err, c.tokens, c.heap)
 		}
 	}
 	f := fitted(14)

@@ -19,7 +19,7 @@ func TestRowsOfCastTokens(t *testing.T) {
 		for _, purpose := range []ep.Op{ep.Dispatch, ep.Combine, ep.Pair} {
 			a := p.Answers(ep.FP8, false, purpose, ep.Even)[0]
 			if !strings.HasPrefix(a.Dispatch, want) || !strings.HasPrefix(a.Combine, "combine_masked:") {
-				t.Errorf("tokens cast by the caller %v, %s: %s, %s: %s", raw, purpose, a.Dispatch, a.Combine, a.Text)
+				t.Errorf("raw tokens %v, purpose %s: dispatch %s, combine %s: %s", raw, purpose, a.Dispatch, a.Combine, a.Text)
 			}
 		}
 	}
@@ -36,7 +36,7 @@ func TestRowsOfOtherTokens(t *testing.T) {
 			r.Problem.Layout, r.DTypes, r.Raw = ep.LayoutMasked, []ep.DType{ep.FP8}, raw
 		}, of)
 		if a := p.Answers(ep.FP8, false, ep.Dispatch, ep.Even)[0]; !strings.HasPrefix(a.Dispatch, want) {
-			t.Errorf("tokens cast by the caller %v: %s: %s", raw, a.Dispatch, a.Text)
+			t.Errorf("raw tokens %v: dispatch %s: %s", raw, a.Dispatch, a.Text)
 		}
 	}
 }
@@ -56,7 +56,7 @@ func TestCombinesTakeDispatchesOfTheCallersTokens(t *testing.T) {
 		for _, purpose := range []ep.Op{ep.Dispatch, ep.Combine, ep.Pair} {
 			for _, a := range p.Answers(ep.FP8, false, purpose, ep.Even) {
 				if !strings.Contains(a.Dispatch, c.want) {
-					t.Errorf("tokens cast by the caller %v, %s, %d to %d: launches %s", c.raw, purpose, a.Lo, a.Hi, a.Dispatch)
+					t.Errorf("raw tokens %v, purpose %s, %d to %d tokens: the dispatch is %s", c.raw, purpose, a.Lo, a.Hi, a.Dispatch)
 				}
 			}
 		}
@@ -81,7 +81,7 @@ func TestForcedConfigsTakeTheCallersTokens(t *testing.T) {
 		r := Request{Problem: shape, DTypes: []ep.DType{ep.FP8}, Machine: machine, Raw: raw, Only: only}
 		r.Problem.Layout = ep.LayoutMasked
 		if _, err := Build(r, compile); (err == nil) != raw || err != nil && !strings.Contains(err.Error(), says) {
-			t.Errorf("tokens cast by the caller %v: %v", raw, err)
+			t.Errorf("raw tokens %v: error %v", raw, err)
 		}
 	}
 }

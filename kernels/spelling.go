@@ -97,7 +97,8 @@ func (k Kernel) complete(m ep.Machine, p ep.Problem, c ep.Config) (ep.Config, er
 	return out, nil
 }
 
-// refuse returns why a value is wrong on every machine, or "".
+// refuse returns why a value is wrong for all machines: an unknown word, or a word in place of a number. It returns ""
+// for any number.
 func (q Param) refuse(v ep.Value) string {
 	numbers := 0
 	for _, known := range q.Values {

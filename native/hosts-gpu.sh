@@ -1,16 +1,16 @@
 #!/bin/bash
-# Tests the kernels that cross hosts on 2 GPUs of one host. Run `make cuda-deps NVSHMEM=1 hosts-gpu` first.
+# Tests the kernels for several hosts, on 2 GPUs of one host. Run `make cuda-deps NVSHMEM=1 hosts-gpu` first.
 #
 #   hosts-gpu.sh drill     prints versions and makes one small verification
-#   hosts-gpu.sh peers     verifies the --quick cases as one host, with one process for each GPU
+#   hosts-gpu.sh peers     verifies the --quick cases with the kernels for one host, one process for each GPU
 #   hosts-gpu.sh conform   verifies all default cases of DTYPES (default all); PART=1/4 runs a quarter of them
 #   hosts-gpu.sh endure    makes 1,000 calls back to back, fp8 and bf16, by both routes between hosts (direct and rail)
 #   hosts-gpu.sh lost      loses a signal; the error must name both ranks
 #   hosts-gpu.sh four      verifies 4 processes on 2 GPUs, as 2 hosts of 2 ranks
 #   hosts-gpu.sh epcomm    tests epcomm with packs for 2 hosts, verifies it, and times a pack for DeepSeek-V3
-#   hosts-gpu.sh times     times calls in one process, by peer pointers, and by NVSHMEM
+#   hosts-gpu.sh times     times calls between threads of one process, between processes, and over NVSHMEM
 #
-# Give several words, or none to run all.
+# Give several of these words to run several tests, or no word to run all.
 cd "$(dirname "$0")/.." || exit 1
 . native/steps.sh
 work=${WORK:-/tmp/hosts-work}

@@ -7,7 +7,8 @@ import (
 	"github.com/epbench/epbench/kernels"
 )
 
-// verifiedBits stores hashes of correct outputs. Most candidates return the same bits, and checking is slow.
+// verifiedBits stores hashes of correct outputs, because checking is slow. Most candidates return the same bits, so
+// most outputs need no check.
 type verifiedBits struct {
 	seed  maphash.Seed
 	known map[bitsKey]kernels.Comparison
@@ -28,7 +29,7 @@ func (p *verifiedBits) hash(rows [][]byte) uint64 {
 	return maphash.Bytes(p.seed, sums)
 }
 
-// check calls judge, unless the same bits passed the same comparison before.
+// check returns the stored comparison of the same bits. If there is none, it calls `judge`.
 func (p *verifiedBits) check(c Compare, rows [][]byte, judge func() kernels.Comparison) kernels.Comparison {
 	key := bitsKey{c, p.hash(rows)}
 	if v, ok := p.known[key]; ok {

@@ -21,8 +21,8 @@ import (
 	"github.com/epbench/epbench/workloads"
 )
 
-// Limits holds the client's deadlines for answers. A worker's own deadline should be much shorter than Round, because
-// only the worker knows which rank hangs.
+// Limits holds epbench's deadlines for a worker's answers. The worker should stop waiting for a rank long before Round
+// ends. Then its answer can still say which rank hangs.
 type Limits struct {
 	Hello   time.Duration // includes the start of the process
 	Open    time.Duration
@@ -48,13 +48,14 @@ type Backend struct {
 	kernels     []kernels.Kernel
 	quarantined map[string]*kernels.Failure // by quarantineKey
 	restarts    int
-	losses      []string // why the worker died without a candidate's fault
+	losses      []string // causes of the worker's deaths that no candidate caused
 }
 
-// Known returns this program's declarations of a worker's kernels, or nil. An error refuses the worker.
+// Known returns this program's own declarations of a worker's kernels, or nil if there are none. After an error, Open
+// fails.
 type Known func(Welcome) ([]kernels.Kernel, error)
 
-// Built returns a Known that refuses workers built from other kernel sources.
+// Built returns a Known that refuses workers whose kernel sources differ from this program's.
 func Built(abi ep.ABI, all []kernels.Kernel) Known {
 	return func(w Welcome) ([]kernels.Kernel, error) {
 		if w.ABI != abi {
@@ -64,8 +65,8 @@ func Built(abi ep.ABI, all []kernels.Kernel) Known {
 	}
 }
 
-// Open starts the worker. If `known` returns kernels, configs must pass their checks and the worker's rules. `known`
-// may be nil.
+// Open starts the worker. If `known` returns kernels, a config must pass the checks of these kernels and the worker's
+// rules. `known` may be nil.
 func Open(ctx context.Context, c Command, limits Limits, known Known) (*Backend, error) {
 	if len(c.Argv) == 0 {
 		return nil, errors.New("no worker command given")
@@ -135,7 +136,7 @@ func (b *Backend) greet(ctx context.Context) error {
 	return nil
 }
 
-// checkWelcome refuses a faulty welcome. `before` is the welcome before a restart.
+// checkWelcome refuses a faulty welcome. After a restart, `before` is the welcome of the former process.
 func checkWelcome(w, before Welcome) error {
 	if w.Protocol != Protocol {
 		return fmt.Errorf("speaks protocol %d, but this program speaks %d", w.Protocol, Protocol)
@@ -209,7 +210,7 @@ func (b *Backend) Empty(ctx context.Context) (map[string]float64, error) {
 
 func (b *Backend) Precompile(p ep.Problem, configs []ep.Config) {
 	if b.welcome.Ahead {
-		// the next request reports a failure
+		// ignored, because the next request finds a lost worker
 		_ = b.proc.client.Notify(context.Background(), notifyAhead, AheadParams{p, configs})
 	}
 }
@@ -272,7 +273,7 @@ func (b *Backend) recordLoss(how string) {
 	b.print(how + "; no config caused this, so the worker is started again")
 }
 
-// giveUp kills the process, so that the next request starts another.
+// giveUp kills the process. The next request starts a new one.
 func (b *Backend) giveUp() {
 	b.proc.busy.Store(true)
 	b.proc.kill()

@@ -18,10 +18,11 @@ const Loopback = "127.0.0.1:0"
 type Command struct {
 	Argv []string // looked up on PATH
 
-	// Listen is the address for ranks: host or host:port. If "", the worker talks on standard input and output.
+	// Listen is the address at which ranks connect: host or host:port. If it is "", the worker reads messages from
+	// standard input and writes them to standard output.
 	Listen string
 
-	// Said receives the worker's other output lines. It may be nil.
+	// Said receives the output lines that are no messages of the protocol. It may be nil.
 	Said func(line string)
 }
 
@@ -44,7 +45,7 @@ func Split(line string) ([]string, error) {
 
 var errShell = errors.New("of the shell's syntax only quotes, backslashes and $NAME are supported; quote the rest, or write sh -c '...'")
 
-// words returns the words, quoted so that expand.Fields replaces only variables.
+// words returns a command line's words. It quotes their literal text, so that expand.Fields replaces only variables.
 func words(line string) ([]*syntax.Word, error) {
 	file, err := syntax.NewParser(syntax.KeepComments(true)).Parse(strings.NewReader(line), "")
 	if err != nil {

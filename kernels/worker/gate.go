@@ -81,8 +81,8 @@ func (g *gate) accept(l net.Listener, greet func(net.Conn)) error {
 	}
 }
 
-// enter counts a connection. If there are too many, it closes the oldest, which is probably no rank: ranks send their
-// proofs without delay.
+// enter adds c to the connections without a proof. If there are too many, it closes the oldest. A rank sends its proof
+// without delay, so the oldest connection probably comes from another program.
 func (g *gate) enter(c net.Conn) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -94,7 +94,7 @@ func (g *gate) enter(c net.Conn) {
 	_ = c.SetDeadline(time.Now().Add(greetLimit))
 }
 
-// leave stops counting a connection, and reports whether it is still open.
+// leave removes c from the connections without a proof. It returns false if enter has closed c.
 func (g *gate) leave(c net.Conn) bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -114,7 +114,8 @@ func (g *gate) admit(c net.Conn, in *bufio.Reader, token string) (Greeting, stri
 	return greeting, proof, err
 }
 
-// hear checks a greeting, and returns it with the listener's proof. Ranks on this host may send the token itself.
+// hear checks a greeting and the rank's proof. It returns the greeting and the listener's proof. A rank on this host
+// may send the token instead of a proof.
 func hear(c net.Conn, in *bufio.Reader, token string) (g Greeting, proof string, err error) {
 	if err := readLine(in, &g); err != nil {
 		return g, "", fmt.Errorf("greeting: %w", err)
@@ -159,7 +160,8 @@ func readLine(in *bufio.Reader, v any) error {
 // errUnheard means that another try may succeed: the listener had too many connections.
 var errUnheard = errors.New("the listener closed the connection")
 
-// knock exchanges greeting and proofs with a listener. Later messages must be read from `in`.
+// knock exchanges a greeting and proofs with a listener. The caller must read later messages from `in`, not from c,
+// because `in` may hold some of their bytes.
 func knock(c net.Conn, token string, g Greeting) (a Admission, in *bufio.Reader, err error) {
 	g.Nonce = rand.Text()
 	in = bufio.NewReaderSize(c, maxGreeting)

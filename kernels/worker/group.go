@@ -24,16 +24,17 @@ const silence = 3 * time.Second
 // troubleLimit bounds the wait for rank 0 after another rank failed.
 const troubleLimit = 3 * time.Second
 
-// settle is the time in which epbench still reads messages after a rank disconnected. Another rank may send the cause.
+// settle is the time in which epbench still reads messages after a rank disconnected. In this time another rank may
+// report why.
 const settle = 250 * time.Millisecond
 
-// maxNotice bounds a message of a rank other than 0, in bytes.
+// maxNotice is the size limit, in bytes, for messages of ranks other than 0.
 const maxNotice = 1 << 20
 
 // group holds the connected ranks of one command.
 type group struct {
 	token    string
-	mark     string // environment entry of the command's processes
+	mark     string // environment entry by which killMarked finds the command's processes
 	listener net.Listener
 	gate     gate
 	arrived  chan struct{} // closed when rank 0 has connected
@@ -49,8 +50,8 @@ type group struct {
 	timer   *time.Timer     // ends the group
 }
 
-// newGroup makes a group. Its mark contains a random text even if the user chose the token, because processes outside
-// the group may have the same token.
+// newGroup makes a group. The token serves as the mark, unless the user chose the token: then processes outside the
+// group may have it too, so the mark is another random text.
 func newGroup(l net.Listener, end func()) *group {
 	token := os.Getenv(tokenEnv)
 	mark := launchEnv + "=" + rand.Text()
@@ -144,7 +145,7 @@ func (g *group) heard(rank int, b Beat) {
 	}
 }
 
-// fail stores the first failure, and ends the group after a delay unless rank 0 answers.
+// fail stores the first failure. It ends the group after the time `after`, unless rank 0 answers its request before.
 func (g *group) fail(m *member, t Trouble, after time.Duration) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -186,7 +187,7 @@ func (g *group) endUnlessOver() {
 	}
 }
 
-// note stores t with the rank's name. The caller holds mu.
+// note stores t as the group's trouble, and puts the rank's name before its reason. The caller holds mu.
 func (g *group) note(m *member, t Trouble) {
 	if !slices.Contains(ep.Statuses(), t.Status) || t.Status == ep.OK {
 		t.Status = ep.Crash
@@ -270,8 +271,8 @@ func (g *group) lateRanks() string {
 	return ""
 }
 
-// fewestInStep describes the ranks in the step with the fewest ranks, or returns "" if all ranks are in one step. The
-// caller holds mu.
+// fewestInStep finds the step that the fewest ranks are in, and describes these ranks. It returns "" if all ranks are
+// in the same step. The caller holds mu.
 func (g *group) fewestInStep() string {
 	at := map[string][]string{}
 	for _, r := range slices.Sorted(maps.Keys(g.members)) {

@@ -20,7 +20,7 @@ import (
 // Place is a process's rank under a launcher such as torchrun or mpirun.
 type Place struct {
 	Rank, Ranks int
-	Local       int // on this host
+	Local       int // rank among this host's ranks
 }
 
 // placeNames lists the variables of torchrun, OpenMPI, MPICH and Slurm. Slurm comes last: if srun started only
@@ -65,7 +65,7 @@ func placeFrom(names [3]string) (Place, error) {
 // Line is a launched rank's connection to epbench.
 type Line struct {
 	Place
-	Meet  string // address of rank 0 for the other ranks
+	Meet  string // address at which the other ranks reach rank 0
 	Token string
 	conn  net.Conn
 	in    *bufio.Reader
@@ -74,8 +74,9 @@ type Line struct {
 	beat Beat
 }
 
-// Join connects to the epbench at EPBENCH_ADDRESS. On rank 0, `meet` gets this host's name and returns the address for
-// the other ranks. Other ranks wait for rank 0.
+// Join connects to the epbench at EPBENCH_ADDRESS. On rank 0 it calls `meet` with this host's address. `meet` returns
+// the address at which the other ranks reach rank 0. On the other ranks, Join waits until rank 0 has connected to
+// epbench.
 func Join(s Place, meet func(host string) (string, error)) (*Line, error) {
 	address, token := os.Getenv(addressEnv), os.Getenv(tokenEnv)
 	if address == "" || token == "" {
@@ -111,7 +112,8 @@ func (l *Line) greeting(meet func(host string) (string, error)) func(net.Conn) (
 	}
 }
 
-// Gather admits the other ranks, and returns the connections to ranks 1, 2, and so on. It closes the listener.
+// Gather runs on rank 0. It admits the other ranks, and returns the connections to ranks 1, 2, and so on. It closes the
+// listener `at`.
 func (l *Line) Gather(at *net.TCPListener, limit time.Duration) ([]io.ReadWriter, error) {
 	defer at.Close()
 	_ = at.SetDeadline(time.Now().Add(limit))
@@ -220,6 +222,6 @@ func (l *Line) Failed(status ep.Status, reason string) {
 func (l *Line) notify(method string, params any) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	// Watch and Serve notice a broken connection.
+	// An error is ignored here, because Watch and Serve notice a broken connection.
 	_ = json.NewEncoder(l.conn).Encode(map[string]any{"jsonrpc": "2.0", "method": method, "params": params})
 }

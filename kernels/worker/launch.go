@@ -32,7 +32,7 @@ type Greeting struct {
 	Ranks int    `json:"ranks"`
 	Host  string `json:"host"`
 	PID   int    `json:"pid"`
-	Meet  string `json:"meet,omitempty"` // address of rank 0 for other ranks
+	Meet  string `json:"meet,omitempty"` // from rank 0: address at which the other ranks reach it
 }
 
 // Admission answers a Proof, or a Greeting with a token.
@@ -86,7 +86,8 @@ func launch(ctx context.Context, p *process, at string, limit time.Duration) (*g
 	return g, nil
 }
 
-// await waits for rank 0. A command that exits with status 0 may leave ranks in the background.
+// await waits until rank 0 has connected. It waits on if the command exits with status 0, because ranks may run in the
+// background.
 func (g *group) await(ctx context.Context, p *process, limit time.Duration) error {
 	timer := time.NewTimer(limit)
 	defer timer.Stop()
@@ -132,7 +133,7 @@ func (g *group) greet(c net.Conn) {
 		go g.watch(m)
 	}
 	if err != nil {
-		c.Close() // the reading goroutine reports the end
+		c.Close() // the goroutine that reads from c reports the error
 	}
 }
 
@@ -158,8 +159,8 @@ func (g *group) admit(c net.Conn, in *bufio.Reader) (*member, string, error) {
 	return m, proof, g.add(m)
 }
 
-// killMarked kills the marked processes of this host, because launchers put ranks into other process groups. It needs
-// /proc.
+// killMarked kills this host's processes whose environment contains the mark. A kill of the command's process group
+// would miss ranks, because launchers put them into groups of their own. killMarked reads /proc.
 func killMarked(mark string) {
 	for _, pid := range marked(mark) {
 		_ = syscall.Kill(pid, syscall.SIGKILL) // may be gone

@@ -15,10 +15,11 @@ import (
 	"github.com/creachadair/jrpc2/channel"
 )
 
-// pipeDelay bounds the reading of an ended process's pipes: a child may keep them open.
+// pipeDelay is the longest time for which pipes are read after the process has ended. A child may keep them open.
 const pipeDelay = 2 * time.Second
 
-// outputPipes holds a command's output pipes. Pipes of exec.Cmd would close while background ranks still print.
+// outputPipes holds a command's output pipes. We do not use the pipes of exec.Cmd, because they close when the command
+// ends. Ranks in the background may still print then.
 type outputPipes struct {
 	read, given []*os.File // this program's ends, the command's ends
 	copied      sync.WaitGroup
@@ -31,7 +32,8 @@ func (o *outputPipes) pipe() (r, w *os.File, err error) {
 	return r, w, err
 }
 
-// to makes a pipe to writer, and returns the command's end. If writer has a method Close, it is closed at the end.
+// to makes a pipe and returns the command's end. It copies what the command prints to `writer`. If `writer` has a
+// method Close, to calls it after the last byte.
 func (o *outputPipes) to(writer io.Writer) (*os.File, error) {
 	r, w, err := o.pipe()
 	if err != nil {
@@ -46,7 +48,7 @@ func (o *outputPipes) to(writer io.Writer) (*os.File, error) {
 	return w, nil
 }
 
-// started closes the command's ends in this program. Otherwise the pipes would never end.
+// started closes this program's copies of the command's ends. While a copy is open, reads never reach the end.
 func (o *outputPipes) started() {
 	for _, w := range o.given {
 		w.Close()
@@ -73,7 +75,7 @@ func (o *outputPipes) close() {
 	}
 }
 
-// Bounds of a worker's shown text: lines, and bytes of a line.
+// Limits of what a worker's printed text adds to epbench's output.
 const (
 	saidLines = 20
 	saidBytes = 1000
@@ -141,7 +143,7 @@ func (w *lineWriter) Write(b []byte) (int, error) {
 	}
 }
 
-// Close passes on a last line without a line feed.
+// Close prints the last line if it has no line feed.
 func (w *lineWriter) Close() error {
 	if len(w.rest) > 0 {
 		w.to.line(string(w.rest))
@@ -172,10 +174,10 @@ func (t messageFilter) Recv() ([]byte, error) {
 	}
 }
 
-// mostBefore bounds the text before a message, in bytes.
+// mostBefore is the most bytes of other text that a line may have before a message.
 const mostBefore = 4096
 
-// splitMessage splits a line into text and a final message.
+// splitMessage splits a line into text and the message that follows it. message is nil if the line has none.
 func splitMessage(line []byte) (text, message []byte) {
 	if !bytes.Contains(line, []byte(`"jsonrpc"`)) {
 		return line, nil

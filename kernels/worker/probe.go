@@ -16,11 +16,11 @@ import (
 	"github.com/epbench/epbench/workloads"
 )
 
-// probesPerVerify is the number of rows that the client compares itself.
+// probesPerVerify is the number of output rows that epbench compares in addition to the worker's own comparison.
 const probesPerVerify = 4
 
-// chooseProbes picks rows that a worker cannot foresee. It returns nil for an activation, whose rows belong to no
-// token.
+// chooseProbes picks output rows at random, so that a worker cannot know them in advance. It returns nil for an
+// activation, because its rows belong to no token.
 func chooseProbes(w *workloads.Workload) []Probe {
 	if w.Problem.Op == ep.Activation {
 		return nil
@@ -58,7 +58,7 @@ func hasEpilogue(c ep.Config) bool {
 	return false
 }
 
-// delivered reports whether dispatch delivers a probe's row.
+// delivered reports whether dispatch sends the probe's token to the expert at top-k position p.K.
 func delivered(w *workloads.Workload, p Probe) bool {
 	e := int(w.Ranks[p.Rank].Experts[p.Token*w.Problem.TopK+p.K])
 	return e >= 0 && (!w.Problem.SkipA2A || e/w.Problem.LocalExperts() == p.Rank)
@@ -132,7 +132,8 @@ func firstWrongColumn(right []ref.Sum, data []byte) string {
 }
 
 // rightRows yields a probe's right answers with their bounds. A combined row has several right answers, because
-// libraries cast to FP8 differently. Delivered rows are exact in BF16. In other dtypes a value may be off by one code.
+// libraries cast to FP8 differently. A dispatched row must be exact in BF16. In the other dtypes, each value may differ
+// by one step of the dtype.
 func rightRows(o *ref.Oracle, w *workloads.Workload, at Probe, summed ref.Partial) iter.Seq[ref.Sum] {
 	if w.Problem.Op == ep.Layer {
 		return func(yield func(ref.Sum) bool) { yield(o.LayerRow(at.Rank, at.Token)) }

@@ -19,10 +19,10 @@ import (
 	"github.com/creachadair/jrpc2/channel"
 )
 
-// stderrTail is how many of the last printed bytes an error quotes.
+// stderrTail is the number of bytes that an error quotes of the worker's last output.
 const stderrTail = 2048
 
-// maxLine bounds a message in bytes. A large routing takes 15 MB.
+// maxLine is the size limit of a message, in bytes. A large routing takes 15 MB.
 const maxLine = 256 << 20
 
 const (
@@ -38,7 +38,7 @@ type process struct {
 	tail     *tailBuffer
 	printed  *printer
 	beats    chan struct{} // filled by heartbeats
-	ended    chan error    // the connection's error at its end
+	ended    chan error    // receives the connection's error when the connection ends
 	done     chan struct{} // closed at the process's end
 	wait     func() error
 	timeout  timeout
@@ -50,8 +50,8 @@ type process struct {
 	mu    sync.Mutex
 	last  Beat
 	exit  error
-	broke bool // exit is the connection's error
-	freed bool // the process id may be in use again
+	broke bool // `exit` holds the connection's error, not the process's
+	freed bool // the system may have given the process id to another process
 }
 
 func start(ctx context.Context, c Command, limit time.Duration) (*process, error) {
@@ -71,7 +71,7 @@ func start(ctx context.Context, c Command, limit time.Duration) (*process, error
 		p.out.drain()
 		return err
 	})
-	// A process group can be killed whole, and gets no Ctrl-C.
+	// With its own process group, the worker gets no Ctrl-C, and one kill reaches its children.
 	p.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	messages, err := p.connect(ctx, c, limit)
 	if err != nil {
@@ -113,7 +113,7 @@ func (p *process) connect(ctx context.Context, c Command, limit time.Duration) (
 		return nil, err
 	}
 	p.rows = newRowsFile()
-	// channel.Line loses a last line without a line feed.
+	// channel.Line drops a last line that has no line feed, so one is added.
 	lines := io.MultiReader(&lineLimit{r: out, limit: maxLine}, strings.NewReader("\n"))
 	return messageFilter{channel.Line(lines, in), p.printed}, nil
 }
@@ -150,8 +150,8 @@ func (p *process) reap() {
 	close(p.done)
 }
 
-// disconnected waits for the connection's end and returns its error. A child may keep a pipe open after the process has
-// ended.
+// disconnected waits for the connection's end and returns the connection's error. After the process has ended,
+// disconnected waits only pipeDelay longer, because a child may keep a pipe open.
 func (p *process) disconnected() error {
 	if p.group != nil {
 		return <-p.ended
@@ -214,7 +214,7 @@ func (p *process) kill() {
 	}
 }
 
-// release kills the children of a worker on pipes. From then on the process id may be in use again.
+// release kills the children of a worker on pipes. Later the system may give the process id to another process.
 func (p *process) release() {
 	if p.group == nil {
 		p.kill()
@@ -235,8 +235,8 @@ func (p *process) allowExit() {
 	}
 }
 
-// stop closes the connection and waits for the end. The timer comes first, because Client.Close waits for a worker that
-// hangs.
+// stop closes the connection and waits until the process has ended. It sets a timer that kills the process, because
+// Client.Close waits for a worker that hangs.
 func (p *process) stop() {
 	timer := time.AfterFunc(leaveLimit, p.kill)
 	defer timer.Stop()
@@ -310,7 +310,7 @@ func (p *process) progress() string {
 	return s
 }
 
-// errSilent means that the deadline passed.
+// errSilent means that a request got no answer before its deadline.
 var errSilent = errors.New("no answer")
 
 // timeout returns a context that ends after a limit, with cause errSilent. Tests replace it.

@@ -1,5 +1,6 @@
 // Package worker runs a kernels.Backend in another process, the worker. docs/worker-protocol.md describes the
-// messages. A candidate that makes the worker hang, crash or break the protocol is not run again.
+// messages. If a candidate makes the worker hang, crash or break the protocol, epbench does not run this candidate
+// again.
 package worker
 
 import (
@@ -55,7 +56,7 @@ type KernelDecl struct {
 	Doc     string          `json:"doc"`
 	Params  []kernels.Param `json:"params"`
 	Work    ep.Work         `json:"work,omitzero"`
-	Layouts []ep.Layout     `json:"layouts,omitempty"` // if missing, only expert
+	Layouts []ep.Layout     `json:"layouts,omitempty"` // if missing, only the layout `expert`
 	Rules   []Rule          `json:"rules,omitempty"`
 	Accepts []string        `json:"accepts,omitempty"` // dispatches that may precede this combine; if missing, all
 }
@@ -73,10 +74,12 @@ type OpenParams struct {
 	Routing string        `json:"routing"` // only a label
 	Seed    uint64        `json:"seed"`    // see workloads.Workload.Token
 	Ranks   []RankRouting `json:"ranks"`
-	Default *ep.Config    `json:"default,omitempty"` // only with a matrix product: it outlasts a call of this config
+	// Default is set if a matrix product runs beside the calls. The product must last longer than a call of Default.
+	Default *ep.Config `json:"default,omitempty"`
 }
 
-// RankRouting is the routing of one rank: little-endian values [token, k], in JSON base64.
+// RankRouting is the routing of one rank. JSON has each array as base64 of little-endian values, k values for each
+// token.
 type RankRouting struct {
 	Tokens  int    `json:"tokens"`
 	Experts []byte `json:"experts"` // int32, -1 if masked
@@ -113,10 +116,10 @@ type TurnsParams struct {
 	Turns   []kernels.Turn `json:"turns"`
 }
 
-// TurnsReply holds the rounds before the first failure.
+// TurnsReply holds the rounds of all turns before the first turn that failed.
 type TurnsReply struct {
 	Rounds []kernels.Rounds `json:"rounds"`
-	Failed *TurnFailure     `json:"failed,omitempty"` // failure of the next turn
+	Failed *TurnFailure     `json:"failed,omitempty"` // failure of the turn after these rounds
 }
 
 // TurnFailure says why a turn failed.
@@ -125,17 +128,17 @@ type TurnFailure struct {
 	Reason string    `json:"reason"`
 }
 
-// VerifyParams asks for the worker's comparison, and for rows that the client compares.
+// VerifyParams asks the worker to compare all outputs, and to return some rows that epbench compares too.
 type VerifyParams struct {
 	Candidate
 	Probes []Probe `json:"probes,omitempty"`
-	// RowsFile is an empty file of the client. The worker may write the probed rows there instead of to
-	// VerifyReply.Probed.
+	// RowsFile is the name of an empty file. The worker may write the probed rows to this file and leave
+	// VerifyReply.Probed empty.
 	RowsFile string `json:"rows_file,omitempty"`
 }
 
-// Probe names an output row. K is -1 for a combined row. Otherwise the row is what the expert at top-k position K
-// received.
+// Probe names an output row of a token. K is -1 for a combined row. Otherwise the row is the one that dispatch sent to
+// the expert at top-k position K.
 type Probe struct {
 	Rank  int `json:"rank"`
 	Token int `json:"token"`
@@ -159,7 +162,8 @@ type ExplainParams struct {
 	Rounds int `json:"rounds"`
 }
 
-// ExplainReply holds the matrix product's times beside the candidate, and beside loads that each take one resource.
+// ExplainReply holds the matrix product's times beside the candidate, and beside several loads. Each load occupies one
+// resource of the GPU, such as memory bandwidth.
 type ExplainReply struct {
 	Effects []kernels.Effect `json:"effects"`
 }

@@ -8,8 +8,8 @@ import (
 	"github.com/epbench/epbench/workloads"
 )
 
-// openParams returns the parameters of "open". If a matrix product runs beside the calls, it adds the default config.
-// The worker cannot find this config, because only the client evaluates rules.
+// openParams returns the parameters of "open". If a matrix product runs beside the calls, they include the default
+// config. The worker cannot find this config, because only epbench evaluates rules.
 func (b *Backend) openParams(w *workloads.Workload) (OpenParams, error) {
 	p := routingParams(w)
 	if _, beside := w.Problem.Product(); beside {
@@ -56,7 +56,7 @@ func (p OpenParams) workload() (*workloads.Workload, error) {
 	return w, nil
 }
 
-// encode returns little-endian bytes. They are never nil, which would be null in JSON.
+// encode returns little-endian bytes. The slice is never nil, because JSON would have null in its place.
 func encode[T int32 | float32 | uint16](v []T) []byte {
 	b, err := binary.Append([]byte{}, binary.LittleEndian, v)
 	if err != nil {
@@ -65,7 +65,7 @@ func encode[T int32 | float32 | uint16](v []T) []byte {
 	return b
 }
 
-// decode undoes encode. len(b) must be a multiple of 4.
+// decode returns the values that encode wrote. len(b) must be a multiple of 4.
 func decode[T int32 | float32](b []byte) []T {
 	v := make([]T, len(b)/4)
 	if _, err := binary.Decode(b, binary.LittleEndian, v); err != nil {

@@ -14,7 +14,7 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// kernel returns the kernel whose Check evaluates the rules.
+// kernel converts the declaration to a kernels.Kernel. Its Check evaluates the declared rules.
 func (d KernelDecl) kernel() (kernels.Kernel, error) {
 	if _, err := ep.ParseOp(string(d.Op)); err != nil || d.Op == ep.Pair {
 		return kernels.Kernel{}, fmt.Errorf("kernel %q: op must be dispatch, combine or layer, not %q", d.Name, d.Op)
@@ -53,7 +53,7 @@ func (d KernelDecl) kernel() (kernels.Kernel, error) {
 	return kernels.Kernel{Name: d.Name, Op: d.Op, Doc: d.Doc, Params: d.Params, Work: d.Work, Layouts: d.Layouts, Check: check, CheckPair: d.checkPair()}, nil
 }
 
-// checkWords refuses names and values that a config cannot spell.
+// checkWords refuses names and values that cannot stand in a config's text.
 func (d KernelDecl) checkWords() error {
 	if strings.Contains(d.Name, "+") {
 		return fmt.Errorf("kernel %q: a + joins the kernels of a pair; use another character", d.Name)
@@ -82,7 +82,7 @@ func (d KernelDecl) checkWords() error {
 	return nil
 }
 
-// checkPair returns nil if every dispatch is accepted.
+// checkPair returns a check that the combine d accepts a dispatch kernel. It returns nil if d accepts all of them.
 func (d KernelDecl) checkPair() func(dispatch, combine ep.Config) error {
 	if len(d.Accepts) == 0 {
 		return nil
@@ -108,7 +108,7 @@ func ruleVars(m ep.Machine, p ep.Problem, c ep.Config) map[string]any {
 
 var fieldCache sync.Map
 
-// jsonFields returns a struct's fields by JSON name. Numbers become ints, because rules use %.
+// jsonFields returns a struct's fields by JSON name. Numbers become ints, because the operator % in rules needs ints.
 func jsonFields(v any) map[string]any {
 	if known, ok := fieldCache.Load(v); ok {
 		return known.(map[string]any)

@@ -19,12 +19,13 @@ import (
 
 const beatEvery = 500 * time.Millisecond
 
-// Prober returns an output row of `hidden` BF16 values after Verify. k is -1 for a combined row.
+// Prober is a session that returns output rows after Verify, as BF16 values. k is -1 for a combined row. Otherwise it
+// is the top-k position of the expert that received the row.
 type Prober interface {
 	Probe(rank, token, k int) ([]uint16, error)
 }
 
-// Progresser counts each rank's rounds. Progress is called from another goroutine during a round.
+// Progresser is a session that counts the rounds each rank has finished. Progress must be safe to call during a round.
 type Progresser interface{ Progress() []int }
 
 // Serve answers one request at a time, until shutdown or the end of `in`.
@@ -91,7 +92,7 @@ func (s *server) beat(doing string, stop <-chan struct{}) {
 			if ok {
 				b.Ranks = p.Progress()
 			}
-			_ = s.rpc.Notify(s.ctx, notifyBeat, b) // Serve ends if the pipe is closed
+			_ = s.rpc.Notify(s.ctx, notifyBeat, b) // fails only if the pipe is closed, and then Serve ends
 		}
 	}
 }
@@ -119,7 +120,7 @@ func (s *server) hello(_ context.Context, h Hello) (Welcome, error) {
 	return w, nil
 }
 
-// accepts lists the dispatches that a combine can follow, or nil for any.
+// accepts lists the dispatches that the combine k can follow. It returns nil if k can follow all of them.
 func accepts(all []kernels.Kernel, k kernels.Kernel) (names []string) {
 	if k.CheckPair == nil {
 		return nil
@@ -291,7 +292,7 @@ func (s *server) close(_ context.Context, id SessionID) error {
 }
 
 func (s *server) shutdown(context.Context) error {
-	// Stopping the server at once would drop the answer.
+	// The delay lets the server send the answer first.
 	time.AfterFunc(50*time.Millisecond, s.rpc.Stop)
 	return nil
 }
@@ -303,7 +304,8 @@ func (s *server) closeAll() {
 	s.backend.Close()
 }
 
-// wireError encodes a Failure; other errors end the session.
+// wireError encodes a Failure with codeFailure. It returns other errors as they are. To the client they mean that the
+// session is lost.
 func wireError(err error) error {
 	var f *kernels.Failure
 	if !errors.As(err, &f) {

@@ -16,15 +16,15 @@ import (
 	"github.com/epbench/epbench/workloads"
 )
 
-// session is a session in the worker. After a restart of the worker it opens again.
+// session is the client's side of a session in the worker. After a restart of the worker, Prepare opens it again.
 type session struct {
 	backend  *Backend
 	workload *workloads.Workload
 	oracle   *ref.Oracle
 	id       int
-	proc     *process        // process that knows id
+	proc     *process        // worker process in which `id` was opened
 	prepared map[string]bool // prepared configs, by key
-	verified time.Duration   // longest successful verify
+	verified time.Duration   // duration of the longest successful verification
 	separate bool            // see retryOneByOne
 }
 
@@ -163,8 +163,8 @@ func (s *session) StartVerify(ctx context.Context, c ep.Config) (rest func() ker
 	return func() kernels.Comparison { return s.checkProbes(probes, r.Probed, s.summedAs(c), r.Comparison) }, nil
 }
 
-// verifyLimit returns the deadline of verify: 15 s, plus ten times the session's longest successful verify. For the
-// first verify, it is 15 s plus the time of all rows at 4 MiB/s.
+// verifyLimit returns the deadline of a verification: 15 s, plus ten times the duration of the session's longest
+// successful verification. For the first one, it assumes that the worker compares 4 MiB of rows a second.
 func (s *session) verifyLimit() time.Duration {
 	const least, slow = 15 * time.Second, 4 << 20
 	limit := 10 * s.verified
@@ -176,7 +176,7 @@ func (s *session) verifyLimit() time.Duration {
 	return min(s.backend.limits.Verify, least+limit)
 }
 
-// Close only prints a failure of the worker, because the measurements are valid.
+// Close prints a failure of the worker and returns nil, because the failure does not make earlier measurements wrong.
 func (s *session) Close() error {
 	if s.proc != s.backend.proc || s.proc == nil || s.proc.lost() {
 		return nil
@@ -239,7 +239,7 @@ func asFailure(err error) *kernels.Failure {
 		return nil
 	}
 	var d failureData
-	_ = json.Unmarshal(rpc.Data, &d) // a missing status is a crash
+	_ = json.Unmarshal(rpc.Data, &d) // after an error the status is "", and becomes a crash
 	return reported(d.Status, rpc.Message)
 }
 

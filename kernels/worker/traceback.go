@@ -11,7 +11,8 @@ var traceLine = regexp.MustCompile(`^(\[rank\d+\]: )?\s+\S`)
 
 var frameLine = regexp.MustCompile(`^(?:\[rank\d+\]: )?\s+(File ".*", line \d+)`)
 
-// withoutTraces returns text's distinct lines. Of a traceback it keeps the exception and the last frame.
+// withoutTraces returns the lines of a text without repeated ones. It replaces each traceback by one line with the
+// exception and the last frame.
 func withoutTraces(text string) []string {
 	var kept []string
 	inside, frame := false, ""

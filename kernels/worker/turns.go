@@ -10,7 +10,8 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// mostTurns bounds the turns of a request. Each turn adds turnLimit to the request's deadline.
+// A turn is one round of one candidate. A request has at most mostTurns turns, and each adds turnLimit to the request's
+// deadline.
 const (
 	mostTurns = 32
 	turnLimit = 2 * time.Second
@@ -42,7 +43,8 @@ func (s *session) RunTurns(ctx context.Context, turns []kernels.Turn) ([]kernels
 	return s.plausibleRounds(turns, r, time.Since(begin))
 }
 
-// retryOneByOne requests each turn alone. If all succeed, the session always sends single turns from then on.
+// retryOneByOne restarts the worker after an error, and requests each turn alone. If all turns succeed, the joint
+// request caused the error. From then on the session requests each turn alone.
 func (s *session) retryOneByOne(ctx context.Context, turns []kernels.Turn, lost error) ([]kernels.Rounds, error) {
 	if ctx.Err() != nil {
 		return nil, ctx.Err()

@@ -2,8 +2,8 @@
 # Measures on 2 GPUs how much communication slows down a matrix product that runs beside it. Run this script from the
 # repository's root, after `make peers-gpu`. It needs cuBLASLt. native/steps.sh explains OUT and LIMIT.
 #
-#   native/beside/run-gpu.sh all                       runs model, step, explain and long for two models, in 10 minutes
-#   native/beside/run-gpu.sh model NAME [TOKENS]       searches without and beside products, and compares the winners
+#   native/beside/run-gpu.sh all                       runs the next four commands for two models, in 10 minutes
+#   native/beside/run-gpu.sh model NAME [TOKENS]       searches without products, then beside them; compares the winners
 #   native/beside/run-gpu.sh step NAME [TOKENS]        measures a decode step of two micro-batches
 #   native/beside/run-gpu.sh explain NAME [TOKENS]     measures why the product slows down
 #   native/beside/run-gpu.sh long NAME [TOKENS]        measures calls beside a product that is one long launch
@@ -15,7 +15,8 @@ cd "$(dirname "$0")/../.." || exit 1
 unpack bin/peers-gpu.tar.xz bin epbench || exit 1
 export PATH=$PWD/bin:$PATH EPBENCH_CUBLASLT=${EPBENCH_CUBLASLT:-$(library_folder 'libcublasLt.so*')}
 ranks=${RANKS:-2} dtype=${DTYPE:-fp8}
-# EACH: seconds of search for each token count. ROUNDS: rounds of a comparison. BAND: smallest difference that counts.
+# EACH: seconds of search for each token count. ROUNDS: rounds of a comparison. BAND: smallest difference that makes a
+# config faster or slower.
 each=${EACH:-4} rounds=${ROUNDS:-40} band=${BAND:-5%}
 accepted="0 4" # exit code 4: some rows are undecided
 

@@ -1,5 +1,5 @@
-/* Lets the Go module gorgonia.org/cu v0.9.6 compile with CUDA 13, which gives five functions other parameters. The
- * driver still exports the older functions, which are declared here. */
+/* Lets the Go module gorgonia.org/cu v0.9.6 compile with CUDA 13. CUDA 13 changed the parameters of five functions. The
+ * driver still exports the functions with the former parameters, and this header declares them. */
 #ifndef EP_COMPAT_CUDA_H
 #define EP_COMPAT_CUDA_H
 

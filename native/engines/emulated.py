@@ -20,7 +20,7 @@ RANKS = 2
 
 
 def vllm_platform():
-    """Makes vLLM take this machine for a Jetson, because a Jetson has CUDA but no NVML."""
+    """Makes vLLM believe that this machine is a Jetson. Then vLLM uses CUDA but not NVML, which the emulator lacks."""
     import os
 
     real = os.path.isfile

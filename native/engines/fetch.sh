@@ -18,7 +18,7 @@ with zipfile.ZipFile(glob.glob(f"{wheels}/{name.replace('-', '_')}-*.whl")[0]) a
 UNPACK
 done
 test -d "$to/site" && exit
-# without dependencies, which would install another PyTorch
+# --no-deps, because pip would install another PyTorch as a dependency
 "$python" -m pip install -q --no-compile --target "$to/site" transformers==5.17.0 psutil requests tqdm aiohttp packaging pillow scipy \
   nvidia-ml-py einops pyyaml prometheus-client ninja tiktoken sentencepiece pandas pyarrow
 "$python" -m pip install -q --no-compile --no-deps --target "$to/site" torchvision==0.26.0 pydantic pydantic-core annotated-types \

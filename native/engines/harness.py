@@ -1,6 +1,6 @@
-"""Runs the same cases with every engine on two GPUs, and compares the results with PyTorch.
+"""Runs the same cases with each inference engine on two GPUs, and compares the results with PyTorch.
 
-ENGINES_EMULATED=1 replaces the GPUs by the emulated driver. ENGINES_CONTROL=1 runs the cases over another deep_ep."""
+ENGINES_EMULATED=1 replaces the GPUs by the emulated driver. ENGINES_CONTROL=1 permits another deep_ep than epcomm's."""
 
 import os
 import sys
@@ -36,8 +36,8 @@ if EMULATED:
 
 
 class Engine:
-    """What run() tests. `modes` maps a name to (most tokens of a rank, call).
-    call(x, ids, weights, experts) returns (combined, rows of each local expert or None)."""
+    """Has the methods and attributes that run() uses. `modes` maps a name to (token limit of a rank, call).
+    call(x, ids, weights, experts) returns (combined tokens, number of rows of each local expert or None)."""
 
     modes: dict = {}
     captured = None
@@ -85,7 +85,7 @@ def widened(rows, scales):
 
 
 class Experts:
-    """silu(x @ up) @ down, with the same matrices on all ranks."""
+    """Computes silu(x @ up) @ down for each expert. The matrices are the same on all ranks."""
 
     def __init__(self, shape, width=64):
         torch.manual_seed(4242)
@@ -97,14 +97,15 @@ class Experts:
         return torch.nn.functional.silu(rows @ self.up[expert]) @ self.down[expert]
 
     def blocks(self, rank, rows, counts):
-        """Returns the outputs for rows [local experts, rows, hidden]."""
+        """Returns the outputs for rows [local experts, rows, hidden]. Expert e uses only its first counts[e] rows."""
         mine = slice(rank * self.local, (rank + 1) * self.local)
         there = torch.arange(rows.shape[1], device=rows.device) < counts.unsqueeze(1)
         rows = torch.where(there.unsqueeze(2), rows, 0)
         return torch.bmm(torch.nn.functional.silu(torch.bmm(rows, self.up[mine])), self.down[mine])
 
     def by_row(self, rank, rows, ids, weights):
-        """Returns (weighted sums [rows, hidden], rows of each local expert). ids [rows, top-k]: local experts or -1."""
+        """Returns (weighted sums [rows, hidden], number of rows of each local expert). `ids` [rows, top-k] names local
+        experts, or has -1."""
         out, counts = torch.zeros(rows.shape, device=rows.device), []
         for e in range(self.local):
             row, k = (ids == e).nonzero(as_tuple=True)
@@ -138,8 +139,8 @@ def rows_of_experts(shape, ids, rank):
 
 
 def close(got, want, bound=1e-2):
-    """Raises an error if the relative error reaches `bound` over all tokens, or 3 * bound in one token. Returns the
-    error as text."""
+    """Returns the relative error as text. Fails unless it is below `bound` over all tokens and below 3 * bound in each
+    token."""
     assert got.shape == want.shape, f"shape {tuple(got.shape)}, expected {tuple(want.shape)}"
     if not want.numel():
         return "this rank has no tokens"

@@ -18,7 +18,7 @@ def layer(a2a, shape, rank, tokens, seed, aside, experts, drop):
     combined, _ = a2a.fused_combine(out, dist.group.WORLD, handle, aside, aside)
     torch.manual_seed(seed + 77 + rank)
     gradient = torch.randn(combined.shape, device="cuda").to(torch.bfloat16)
-    torch.autograd.backward(combined, gradient)  # on all ranks, because it communicates
+    torch.autograd.backward(combined, gradient)  # communicates, so ranks without tokens call it too
     if not tokens:
         return "this rank has no tokens"
     again = [t.detach().clone().requires_grad_() for t in inputs]

@@ -24,7 +24,7 @@ def load():
     transformers.AutoConfig.register = staticmethod(lambda name, config, exist_ok=False: register(name, config, exist_ok=True))
     try:
         import deep_gemm  # noqa: F401
-    except Exception as e:  # SGLang only imports deep_gemm
+    except Exception as e:  # empty modules suffice: without deep_gemm, no case calls it
         replaced.append(f"deep_gemm ({type(e).__name__})")
         for name in ("deep_gemm", "deep_gemm.utils", "deep_gemm.utils.layout"):
             sys.modules[name] = types.ModuleType(name)
@@ -93,7 +93,7 @@ class Engine(harness.Engine):
         return combined, None if torch.cuda.is_current_stream_capturing() else got.masked_m.tolist()
 
     def in_flight(self, batches, experts):
-        """Calls in the order of SGLang's two-batch overlap."""
+        """Dispatches and combines two batches in the order of SGLang's two-batch overlap."""
         self.forward.set("is_extend_in_batch", False)
         two = [self._configured(self.deepep.DeepEPDispatcher(**self.options)) for _ in batches]
         for d, (x, ids, weights) in zip(two, batches):

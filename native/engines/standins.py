@@ -1,4 +1,4 @@
-"""Replaces missing packages by empty modules: engines import packages that no test calls.
+"""Replaces missing packages by empty modules, because engines import packages that no test calls.
 
 importlib.util.find_spec still reports the packages as missing."""
 

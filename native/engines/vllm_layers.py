@@ -1,4 +1,4 @@
-"""Tests vLLM's DeepEP managers, and prepare and finalize of its MoE kernels."""
+"""Tests vLLM's DeepEP managers, and the methods prepare and finalize of vLLM's MoE kernels."""
 
 import glob
 import importlib.util

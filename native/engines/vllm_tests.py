@@ -5,7 +5,7 @@ VLLM_TESTS_WEIGHTS  random: uninitialized FP8 weights become random, not 0
 VLLM_TESTS_ONLY     regular expression for names of cases
 VLLM_TESTS_SECONDS  no case begins after this many seconds
 VLLM_TESTS_CASE     longest time of a case, in seconds
-VLLM_TESTS_SHARED   folder by which several runs of this program divide the cases among them"""
+VLLM_TESTS_SHARED   folder that several runs of this program share, so that each case runs only once"""
 
 import faulthandler
 import importlib
@@ -58,7 +58,7 @@ def _named(test, values):
 
 
 def filled(empty):
-    """Returns a torch.empty that fills its memory."""
+    """Returns a replacement of torch.empty that fills the new tensor with zeros or random numbers."""
     import torch
 
     @torch.no_grad()
@@ -72,7 +72,7 @@ def filled(empty):
 
 
 def from_rank_0(value):
-    """Returns rank 0's tensor."""
+    """Returns rank 0's content of a tensor. Returns other values as they are."""
     import torch
     import torch.distributed as dist
 
@@ -83,7 +83,7 @@ def from_rank_0(value):
 
 
 def run(module, test, values, group):
-    """Runs one case. Fixtures are None, because they only set up the parent process."""
+    """Runs one case. It passes None for each fixture, because vLLM's fixtures only set up the parent process."""
     import torch
 
     memory = unittest.mock.patch.object(torch, "empty", filled(torch.empty))
@@ -105,7 +105,7 @@ def run(module, test, values, group):
 
 
 def free(name):
-    """Returns False if another program has taken the case."""
+    """Takes a case for this run. Returns False if another run has taken it."""
     folder = os.environ.get("VLLM_TESTS_SHARED")
     try:
         if folder:

@@ -4,6 +4,8 @@
     python3 native/epcomm/call_cost.py deepep deepep-1.json
     python3 native/epcomm/call_cost.py table FOLDER
 
+The first command measures epcomm in place of DeepEP, the second DeepEP. The third compares the files of a folder.
+
 A line of the output holds the slowest rank's times of a call, in us:
 
 wall          median time until the call ends on the device; in a graph, a replay's time divided by its 20 calls

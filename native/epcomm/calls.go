@@ -11,12 +11,12 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// Call is EpcommCall: one dispatch and the combine that follows it.
+// Call holds the arguments of a dispatch and of the combine that follows it. epcomm.h describes them at EpcommCall.
 type Call struct {
 	Slot       int
 	DType      int // EpcommDType; 0: the pack's first dtype
 	Tokens     int // of this rank
-	Fullest    int // tokens of the fullest rank, equal on all ranks
+	Fullest    int // largest number of tokens of a rank; all ranks pass the same value
 	Routing    int // EpcommRouting
 	Purpose    int // EpcommPurpose
 	WideIDs    bool
@@ -25,13 +25,13 @@ type Call struct {
 	Weights    Pointer // [tokens, topk] float32
 	InputScale Pointer // [1] float32, nvfp4
 	Own        Outputs // the caller's outputs; zero: the library's
-	Y          Pointer // [max_rows, hidden] BF16; with several nodes: in Outputs.Y or epcomm_extra memory
+	Y          Pointer // [max_rows, hidden] BF16; with several nodes it must lie in Outputs.Y or epcomm_extra memory
 	Combined   Pointer // [tokens, hidden] BF16
 	Bias       Pointer // [hidden] BF16, for epilogue=bias
 	Scale      float32 // for epilogue=scale
 }
 
-// Outputs is EpcommOutputs: the addresses to which dispatch writes.
+// Outputs holds the addresses to which dispatch writes. epcomm.h describes them at EpcommOutputs.
 type Outputs struct {
 	Out, Scales, RowOffsets, ExpertIDs, SrcInfo, ScaleOffsets Pointer
 
@@ -163,7 +163,7 @@ func infoOf(i C.EpcommInfo) Info {
 	}
 }
 
-// Explanation is EpcommExplanation: which kernels a call launches, and why.
+// Explanation says which kernels a call launches, and why. epcomm.h describes it at EpcommExplanation.
 type Explanation struct {
 	Dispatch, Combine, Why string
 	First, Last, Plan      int

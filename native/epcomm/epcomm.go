@@ -70,7 +70,7 @@ type (
 	Stream  uintptr
 )
 
-// Options are EpcommOptions; zero fields take their defaults.
+// Options has the fields of EpcommOptions in epcomm.h. A field that is zero takes its default.
 type Options struct {
 	Pack       string
 	Rank       int
@@ -78,7 +78,7 @@ type Options struct {
 	Device     int
 	Deadline   time.Duration // longest wait of a kernel for a peer
 	InFlight   int
-	Streams    int  // streams with calls at the same time
+	Streams    int  // number of streams that may run calls at the same time
 	Reduced    bool // accept reduced precision if the pack has it
 	MaxSMs     int
 	DTypes     []int // values of EpcommDType; empty: all of the pack

@@ -2,13 +2,14 @@
 # Tests the layouts on 2 GPUs. Run `make layouts-gpu` first, on a host with a compiler.
 #
 #   native/epcomm/run-layouts.sh verify   runs PART (default 1/16) of epbench verify --stress for every layout
-#   native/epcomm/run-layouts.sh deepep   runs DeepEP's own tests over epcomm.deepep
-#   native/epcomm/run-layouts.sh speed    makes short searches of layouts rank and masked, and of rank:packed with 24 SMs
-#   native/epcomm/run-layouts.sh loop     does the same with 8 ranks that share these GPUs
+#   native/epcomm/run-layouts.sh deepep   runs DeepEP's own tests with epcomm.deepep in place of DeepEP
+#   native/epcomm/run-layouts.sh speed    makes short searches of layouts rank and masked, and of rank:packed with 24
+# SMs
+#   native/epcomm/run-layouts.sh loop     runs verify with 8 ranks that share these GPUs
 #   native/epcomm/run-layouts.sh all      runs verify, deepep and speed, about 4 minutes
 #
-# DEEPEP_TESTS is a folder of DeepEP's tests; the default is .peers/DeepEP/tests (v1.2.1). SEEDS, TOKENS, LL_TOKENS, LL_ARGS, PART, BUDGET, DTYPES and
-# VERIFY_SECONDS change which cases run, and for how long.
+# DEEPEP_TESTS is a folder of DeepEP's tests; the default is .peers/DeepEP/tests (v1.2.1). SEEDS, TOKENS, LL_TOKENS,
+# LL_ARGS, PART, BUDGET, DTYPES and VERIFY_SECONDS change which cases run, and for how long.
 cd "$(dirname "$0")/../.." || exit 1
 . native/steps.sh
 unpack bin/layouts-gpu.tar.xz bin epbench || exit 1
@@ -17,7 +18,7 @@ export EPCOMM_LIBRARY=$PWD/bin/epcomm/libepcomm.so EPCOMM_DEADLINE=20 EPBENCH_PR
 export EPCOMM_PACKS=$PWD/bin/packs/layouts EPCOMM_CACHE=${EPCOMM_CACHE:-/tmp/epcomm-cache}
 export PYTHONPATH=$PWD/native/python/epcomm/src:$PWD/native/python/epcomm/shim:$PYTHONPATH PATH=$PWD/bin:$PATH
 
-# A verification that the time limit interrupts ends with exit status 130, but still prints its table.
+# Exit status 130 means that the time limit interrupted the verification. It has printed its table all the same.
 verify() {
   for layout in rank rank:packed masked expert:128; do
     accepted="0 130" step "${VERIFY_SECONDS:-25}" "verify-${layout/:/-}" '^all ' epbench verify --backend cuda --stress --ranks 1,2 --only "layout=$layout" --part "$part"

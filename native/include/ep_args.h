@@ -88,7 +88,7 @@ typedef struct EpArgs {
   uint8_t *heap[EP_MAX_RANKS];
   uint64_t region[EP_MAX_REGIONS]; /* byte offset */
 
-  /* Outputs of dispatch. If senders write the rows, rank r's out is at heap[r] + (out - heap[rank]). */
+  /* Outputs of dispatch. If senders write the rows, `out` has the same offset in the heaps of all ranks. */
   uint8_t *out;          /* [max_rows, payload bytes of one row] */
   uint8_t *out_scales;   /* fp8 f32 [hidden/128, max_rows]; mxfp4 [max_rows, hidden/32]; nvfp4 5-D */
   uint32_t *row_offsets; /* [groups + 1]: a fused shared expert's group, then the local experts' groups */
@@ -106,9 +106,10 @@ typedef struct EpArgs {
   /* Words that only this rank uses, zeroed at set-up. Word 0 is the abort word. */
   int32_t *counters;
 
-  /* The number of a call is *round_base + round: 1, 2, 3, ..., equal on all ranks and in all launches of a call.
-   * Dispatch and combine have separate numbers. After EP_LAST_NUMBER and after a reset, 1 follows. */
-  uint32_t round;             /* from 1 in each graph */
+  /* Calls have the numbers 1, 2, 3, and so on. A call has the same number on all ranks and in all its launches. The
+   * number is the sum of *round_base and round. Dispatch and combine have separate numbers. The number after
+   * EP_LAST_NUMBER, and the first one after a reset, is 1. */
+  uint32_t round;             /* 1 in the first call of a graph, 2 in the second, and so on */
   int32_t ids_wide;           /* 1: topk_ids has 64 bits; only layouts masked, rank and rank packed */
   uint32_t *round_base;       /* advanced at the end of a replay; with EP_OWN_ROUNDS, by each call */
   uint64_t deadline_ns;
@@ -125,7 +126,7 @@ typedef struct EpArgs {
   int32_t delay_ns;    /* fault drills: ns of sleep before the call */
   int32_t drop_signal; /* fault drills: no signal to expert drop_signal - 1 */
   int32_t skip_a2a;       /* 1: the rank keeps its tokens and sends nothing */
-  int32_t allreduce_size; /* ranks that divide the shared expert's work */
+  int32_t allreduce_size; /* number of ranks among which the shared expert's work is divided */
 
   union {
     int32_t rotate;    /* combine: 1: a rank serves itself first; 0: rank 0 first */
@@ -137,7 +138,7 @@ typedef struct EpArgs {
   };
   union {
     int32_t pause_ns; /* dispatch_ll: pause between two polls, which frees L2 for senders */
-    int32_t step;     /* ep_litmus_memcpy: how many 16-byte vectors a copy has more than the copy before */
+    int32_t step;     /* ep_litmus_memcpy: each copy is longer than the one before by `step` 16-byte vectors */
     int32_t rounds;
     int32_t experts;
   };
@@ -151,10 +152,10 @@ typedef struct EpArgs {
   EpControl *control[EP_MAX_RANKS];
   uint64_t *stamps; /* [replays, stamp_slots] global timer */
   int32_t stamp_slots;
-  int32_t stamp; /* slot to write, calls to count, or spans to clear */
+  int32_t stamp; /* by kernel: index of the slot to write, or number of calls to count or of spans to clear */
 
-  /* Outputs that this launch overwrites if it gives up a wait. The member is last, because a kernel starts only
-   * when the cache lines of the arguments that it reads have arrived. */
+  /* Outputs that this launch overwrites if it gives up a wait. They stand last, so that the arguments that each call
+   * reads lie in few cache lines. */
   EpArea spoil[EP_SPOIL_AREAS];
 } EpArgs;
 

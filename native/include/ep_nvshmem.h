@@ -48,7 +48,8 @@ typedef struct EpShmem {
   void *(*peer)(const void *p, int rank);
   int (*add_module)(void *module);
   int (*drop_module)(void *module);
-  /* Makes a CUstream wait for the puts of this rank's kernels. NVSHMEM's quiet waits only for the host's puts. */
+  /* Makes a CUstream wait for the puts of this rank's kernels. The function nvshmem_quiet waits only for the host's
+   * puts. */
   void (*quiet_on_stream)(void *stream);
 } EpShmem;
 
@@ -89,8 +90,8 @@ static inline int ep_shmem_unique(const EpShmem *s, EpShmemID *id) {
   return s->unique(id);
 }
 
-/* EP_SHMEM_UNIQUEID is the flag of nvshmemx_hostlib_init_attr for a unique id. Check the status: a failed init may
- * return 0. */
+/* The flag EP_SHMEM_UNIQUEID tells nvshmemx_hostlib_init_attr to join by a unique id. That function may return 0 even
+ * if it fails, so also check the status. */
 #define EP_SHMEM_UNIQUEID (1u << 3)
 #define EP_SHMEM_READY 2
 

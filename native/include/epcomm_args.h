@@ -5,7 +5,7 @@
 
 #include "ep_args.h"
 
-/* Memory at the end of a rank's heap, which a reset keeps. */
+/* Memory at the end of a rank's heap. A reset keeps its content. */
 typedef struct EpSurvival {
   uint8_t *peers[EP_MAX_RANKS];  /* EpArgs.peers */
   uint64_t hello[EP_MAX_RANKS];  /* by rank: token << 32 | set of ranks */
@@ -26,7 +26,7 @@ typedef struct EpMeetArgs {
   EpLost *lost;
   uint64_t deadline_ns;
   uint32_t set;
-  uint32_t token;              /* of this attempt of this rank, never 0 */
+  uint32_t token;              /* identifies this rank's attempt, never 0 */
   int32_t rank, stage;         /* stage 1 exchanges tokens; stage 2 waits until all ranks have passed stage 1 */
 } EpMeetArgs;
 
@@ -84,10 +84,10 @@ typedef struct EpAnnounceArgs {
   const void *ids;       /* [tokens, given]; null: a token goes to the first expert of each rank in in_rank */
   const uint8_t *in_rank;
   const float *weights;  /* [tokens, given] or null */
-  int32_t *narrow;       /* [tokens, topk], -1 after the given ids; null: ids stay */
+  int32_t *narrow;       /* out: [tokens, topk] the given ids, padded with -1; null: not written */
   float *padded;
   int32_t ids_bits, given, tokens; /* given: top-k of the caller's ids */
-  int32_t align;         /* an expert's rows are rounded up to a multiple of align */
+  int32_t align;         /* the number of an expert's rows is rounded up to a multiple of `align` */
   int32_t worst;         /* rows for which outputs have room, 0 if outputs do not exist yet */
   uint32_t ticket;       /* written last; 0: nothing is written to `told` */
 } EpAnnounceArgs;

@@ -92,8 +92,8 @@ void multiply_batch(const Job &j, int32_t g) {
       d[row + col * static_cast<uint64_t>(j.d.ld)] = to_bf16(j.alpha * dot(&rows[row * inner], &cols[col * inner], inner));
 }
 
-/* The least duration of a product. The product sleeps for most of this time. With shorter products, tests would
- * run many more of them, and these would take most of the processor time. */
+/* The least duration of a product. A small product sleeps for most of this time and leaves the processor to the blocks
+ * of the other kernels. */
 const int64_t least_ns = 2'000'000;
 
 void multiply(void *data) {

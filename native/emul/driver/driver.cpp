@@ -285,7 +285,7 @@ CUresult cuGraphLaunch(CUgraphExec e, CUstream s) {
   return CUDA_SUCCESS;
 }
 
-/* The function without _v2, the only one that drivers before CUDA 12.8 have. */
+/* Drivers before CUDA 12.8 have only this function, whose name has no _v2. */
 #undef cuEventElapsedTime
 CUresult cuEventElapsedTime(float *ms, CUevent a, CUevent b) { return cuEventElapsedTime_v2(ms, a, b); }
 

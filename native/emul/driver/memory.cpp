@@ -63,7 +63,8 @@ CUresult cuMemFree(CUdeviceptr p) {
   allocations.erase(it);
   return CUDA_SUCCESS;
 }
-/* Takes unknown memory for memory of the current GPU, because tests pass host memory. */
+/* Returns the number of the GPU that owns p. For unknown memory it returns the current GPU, because tests pass host
+ * memory. */
 CUresult cuPointerGetAttribute(void *out, CUpointer_attribute what, CUdeviceptr p) {
   if (what != CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL) return CUDA_ERROR_NOT_SUPPORTED;
   std::lock_guard<std::mutex> hold(memory_lock);

@@ -205,7 +205,7 @@ void *nvshmem_ptr(const void *p, int rank) { return there(p, rank); }
 int nvshmemx_cumodule_init(void *) { return 0; }
 int nvshmemx_cumodule_finalize(void *) { return 0; }
 void nvshmemx_quiet_on_stream(void *) { emul_net_quiet(); }
-/* Ends the process, because the real function does not wait for puts of kernels. */
+/* Ends the process. The real function does not wait for puts of kernels, so its use in our code is a mistake. */
 void nvshmem_quiet(void) {
   fprintf(stderr, "emulated network: nvshmem_quiet on the host does not wait for kernels' puts; use nvshmemx_quiet_on_stream\n");
   abort();

@@ -19,7 +19,7 @@
 #include <thread>
 #include <vector>
 
-/* Modules may define the same names, hence the namespace. */
+/* The namespace avoids conflicts with names of loaded modules. */
 namespace emulated {
 
 inline int setting(const char *name, int otherwise) {

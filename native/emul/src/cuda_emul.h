@@ -1,4 +1,4 @@
-/* The CUDA C++ of the device sources for a host compiler:
+/* Defines the parts of CUDA C++ that the device sources use. With them a host compiler compiles these sources:
  *
  *   g++ -std=c++20 -DEP_EMULATE -I native/emul/src -I native/include -I native/kernels ...
  *
@@ -9,7 +9,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* Including math.h and string.h would take a third of the compile time. */
+/* We declare these functions ourselves, because math.h and string.h would take a third of the compile time. */
 extern "C" {
 float expf(float) noexcept;
 float fabsf(float) noexcept;
@@ -47,7 +47,7 @@ struct EmulThread {
 extern "C" {
 extern thread_local EmulThread *emul_self;
 void emul_point(void); /* may switch to another thread */
-/* Called before an atomic read, write, or read-modify-write. */
+/* Device code calls these before each atomic read, write, or read-modify-write. */
 void emul_reads(const void *p);
 void emul_writes(const void *p);
 void emul_updates(const void *p);
@@ -65,10 +65,10 @@ bool emul_mbar_try(uint64_t *bar, uint32_t parity);
 void emul_bulk_load(void *shared, const void *global, uint32_t bytes, uint64_t *bar);
 void emul_bulk_store(void *global, const void *shared, uint32_t bytes);
 void emul_bulk_commit(void);
-void emul_bulk_wait(uint32_t groups_left, bool written); /* waits for writes if `written`, else for reads */
+void emul_bulk_wait(uint32_t groups_left, bool written); /* waits until stores have read and, if `written`, written */
 }
 
-/* Allocates shared memory before any fiber runs, for the race detector. */
+/* Allocates this OS thread's shared memory. With the race detector, this must happen before any fiber runs. */
 static thread_local volatile char emul_anchor __attribute__((unused));
 extern "C" inline __attribute__((used)) void emul_touch_shared(void) { emul_anchor = 0; }
 
@@ -97,7 +97,7 @@ static inline T emul_shuffle(uint32_t mask, T v, int lane) {
   return v;
 }
 
-/* Each lane reads only lanes of its own segment of `width` lanes. */
+/* In the shuffles below, a lane reads only lanes of its own segment of `width` lanes. */
 static inline int emul_lane() { return static_cast<int>(threadIdx.x & 31u); }
 
 template <class T>

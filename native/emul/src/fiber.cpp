@@ -280,8 +280,8 @@ extern "C" void emul_spin(void) {
   leave();
 }
 
-/* Tells the race detector that earlier atomic reads are acquires and later atomic writes are releases. The detector
- * misses wrong data writes between the fence and an atomic write. */
+/* Tells the race detector that earlier atomic reads are acquires and later atomic writes are releases. So the detector
+ * misses a data write that stands after the fence by mistake. */
 extern "C" void emul_fence(void) {
   Fiber *self = block->running;
   for (const void *&p : self->reads) {
@@ -349,7 +349,7 @@ extern "C" void emul_collect(uint32_t mask, int op, uint64_t in, uint64_t *out) 
   memcpy(out, slots, sizeof b->slots[0]);
 }
 
-/* An mbarrier: missing bytes, missing arrivals, arrivals of a phase, and the phase. */
+/* An mbarrier. Its phase ends when `bytes` and `pending` are 0. Then `pending` becomes `arrivals` again. */
 namespace {
 struct Mbar {
   int32_t bytes;

@@ -4,9 +4,9 @@
  *   arena FILE             memory of all ranks; keeps the results
  *   ranks N
  *   seed N                 decides the order of the fibers
- *   ptr RANK FIELD OFFSET  field of EpArgs = arena + OFFSET; FIELD[i] for arrays
- *   set RANK FIELD VALUE   integer field; RANK * means every rank
- *   fset RANK FIELD VALUE  float field
+ *   ptr RANK FIELD OFFSET  sets a field of EpArgs to arena + OFFSET; FIELD[i] is an element of an array
+ *   set RANK FIELD VALUE   sets an integer field; RANK * means every rank
+ *   fset RANK FIELD VALUE  sets a float field
  *   launch ENTRY GRID BLOCK SHARED [FIELD=VALUE ...]
  *                          step: launch an entry of the last object
  *   launch_silu ...        for an entry that takes EpSiluArgs, with fields silu.FIELD
@@ -105,7 +105,8 @@ struct Step {
   std::vector<std::pair<std::string, uint64_t>> overrides;
 };
 
-/* The SMs of one rank. Their OS threads stay, so that shared memory keeps its contents as on the device. */
+/* The SMs of one rank, each an OS thread. The threads live until the end, so that shared memory keeps its contents
+ * between kernels, as on the device. */
 class Grid {
  public:
   ~Grid() {

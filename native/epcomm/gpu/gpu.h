@@ -13,7 +13,7 @@ void *gpu_alloc(size_t bytes);
 void gpu_free(void *p);
 size_t gpu_free_bytes(void);
 int gpu_emulated(void);
-double gpu_seconds(void); /* seconds of the host's clock; on the emulated driver, of the device's */
+double gpu_seconds(void); /* reads the host's clock or, on the emulated driver, the emulated device's clock */
 void gpu_upload(void *to, const void *from, size_t bytes, GpuStream stream);   /* `from` must not change until the copy has run */
 void gpu_fill(void *to, int byte, size_t bytes, GpuStream stream);
 void gpu_copy(void *to, const void *from, size_t bytes, GpuStream stream);
@@ -26,7 +26,7 @@ GpuGraph gpu_captured(GpuStream stream);
 void gpu_replay(GpuGraph graph, GpuStream stream);
 void gpu_graph_free(GpuGraph graph);
 
-/* Launch kernels that have one parameter, a struct. */
+/* These load and launch kernels whose only parameter is a struct. */
 void *gpu_load(const void *image);
 void *gpu_kernel(void *module, const char *name);
 void gpu_unload(void *module);

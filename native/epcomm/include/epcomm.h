@@ -20,20 +20,20 @@
  * Rules:
  * - All ranks call the functions marked collective.
  * - A slot is the memory of one call in flight. On each slot, all ranks make the same calls in the same
- *   order, with the same fullest, routing, purpose and dtype. The option debug checks that.
+ *   order, with the same values of `fullest`, `routing`, `purpose` and `dtype`. The option `debug` checks that.
  * - Combine the rows of a dispatch before you use its slot again. In layouts masked, rank and rank packed,
  *   dispatches may follow each other on a slot if each has its own outputs.
  * - Only one thread at a time may use an EpComm. Different EpComms are independent.
  * - Every struct begins with its size: set it, and set unused members to 0. Members that an older header
- *   lacks count as 0. If a newer header sets a member that the library does not know, the call returns
- *   EPCOMM_INVALID.
- * - If a wait passes its deadline, the call ends on this rank. Until epcomm_reset, the outputs of this and
- *   of all later calls and graph replays are NaN and have no rows. The next call and epcomm_fault return
- *   the reason.
+ *   lacks count as 0. If your header is newer than the library, and you set a member that the library does
+ *   not know, the call returns EPCOMM_INVALID.
+ * - If a wait passes its deadline, the call ends on this rank. Until epcomm_reset, this call and all later
+ *   calls and graph replays write NaN to their outputs, and report 0 received rows. The next call and
+ *   epcomm_fault return the reason.
  * - Ranks on several hosts (nodes) need options.nodes, a pack made with --nodes, and a process for each
  *   rank. All ranks create and destroy their EpComms in the same order. See docs/multinode.md.
  * - Pointers are device addresses unless the comment says "host memory".
- * - Functions marked call path allocate nothing, and never make the host wait.
+ * - Functions whose comment begins with "Call path" allocate nothing, and never make the host wait.
  */
 #ifndef EPCOMM_H
 #define EPCOMM_H
@@ -82,8 +82,9 @@ typedef enum EpcommDType {
   EPCOMM_NVFP4 = 4
 } EpcommDType;
 
-/* How received rows lie in memory: --layout of epbench pack. R: ranks; T: max_tokens; E: local experts; H: hidden;
- * K: top-k. EpcommCall has the shapes of layout expert. Other layouts take only bf16 and fp8.
+/* How received rows lie in memory. You choose it by the option --layout of epbench pack. EpcommCall has the shapes of
+ * layout expert. Other layouts take only bf16 and fp8. In this table, R is the number of ranks, T max_tokens, E the
+ * number of local experts, H hidden, and K top-k.
  *
  *                 masked                          rank                       rank packed
  * groups          E                               R                          R
@@ -98,10 +99,11 @@ typedef enum EpcommDType {
  * scale_offsets   unused                          [R*T, K] float: weight, 0 if the expert is on another rank
  *
  * In layouts rank and rank packed, the caller computes the weighted sum over the local experts: y has one row for
- * each (token, rank), and combine adds the ranks' rows. In layout expert, combine takes the rows of the slot's last
- * dispatch. In other layouts combine needs topk_ids, and row_offsets and src_info (EpcommOutputs.src_info_bytes)
- * as dispatch wrote them. If every dispatch has its own copy of these two, dispatches may be combined in any order,
- * even repeatedly. */
+ * each (token, rank), and combine adds the ranks' rows.
+ *
+ * In layout expert, a combine belongs to the slot's last dispatch. In other layouts, combine needs topk_ids, and what
+ * dispatch wrote to row_offsets and src_info (EpcommOutputs.src_info_bytes bytes). If every dispatch has its own
+ * row_offsets and src_info, dispatches may be combined in any order, even repeatedly. */
 typedef enum EpcommLayout {
   EPCOMM_LAYOUT_EXPERT = 0,
   EPCOMM_LAYOUT_EXPERT_128 = 1, /* each expert's first row is a multiple of 128 */
@@ -159,17 +161,17 @@ typedef struct EpcommOptions {
   int max_sms;           /* refuse packs whose calls take more SMs; 0: no limit */
   unsigned dtypes;       /* bit 1 << EpcommDType for each dtype to be used; 0: all of the pack */
   int routing;           /* EpcommRouting of calls whose routing is 0 */
-  int debug;             /* 1: for every call, compare the arguments of all ranks, check the ids, and check the GPU
-                            of each tensor */
+  int debug;             /* 1: for every call, compare the arguments of all ranks, check the ids, and check that each
+                            tensor is on this rank's GPU */
   uint64_t extra_bytes;  /* bytes for the caller's own outputs; see epcomm_extra */
   int own_outputs;       /* 1: every call passes its outputs, and the library allocates none. The same on all ranks */
   const char *nvshmem;   /* folder with lib/libnvshmem_host.so.3; NULL: $EPBENCH_NVSHMEM, or the linker's search path */
-  int nodes;             /* rank r is on node r / (ranks / nodes); 0: 1 */
+  int nodes;             /* number of hosts; 0: 1. Each host has ranks / nodes consecutive ranks */
   int survivors;         /* EpcommSurvivors, the same on all ranks; see epcomm_shrink */
   int ordered;           /* 1: the caller makes the stream of each recv wait for the stream of its send, so that the
                             library records no events */
-  uint64_t joins;        /* 0: all ranks call epcomm_create. Otherwise this rank joins running ranks: bit r for each
-                            rank of the set, this rank included. The other ranks pass the same set to epcomm_grow */
+  uint64_t joins;        /* 0: all ranks call epcomm_create. Otherwise this rank joins running ranks. `joins` has bit r
+                            for each rank r of the new set, with this rank. The other ranks pass it to epcomm_grow */
 } EpcommOptions;
 
 typedef struct EpcommCall {
@@ -177,7 +179,7 @@ typedef struct EpcommCall {
   int slot;     /* 0 .. in_flight - 1 */
   int dtype;    /* EpcommDType */
   int tokens;   /* 0 .. max_tokens */
-  int fullest;  /* tokens of the fullest rank, the same on all ranks; 0: max_tokens */
+  int fullest;  /* largest number of tokens of a rank. All ranks pass the same value; 0: max_tokens */
   int routing;  /* EpcommRouting, the same on all ranks */
   int purpose;  /* EpcommPurpose, the same on all ranks */
   int ids_bits; /* 32 or 64; 0: 32. With 64, layout expert launches one more small kernel in each dispatch. In other
@@ -189,10 +191,10 @@ typedef struct EpcommCall {
                                checks that */
   const float *weights;     /* [tokens, topk] router weights; layout expert needs the same for dispatch and combine */
   const float *input_scale; /* [1] NVFP4's global scale; NULL for 1. With --raw and fp8: [tokens, hidden/128] */
-  /* Outputs of dispatch; NULL means the library's own. Pass all outputs that the dtype has or none, the same way
-   * on all ranks. Pass the same outputs to combine. If they lie in the memory of epcomm_extra, at the same offset
-   * on all ranks, the library may choose any kernel; otherwise it chooses only kernels in which the receiving rank
-   * writes the rows. */
+  /* Outputs of dispatch; NULL means the library's own. Either pass all outputs that the dtype has, on all ranks, or
+   * pass none on any rank. Pass the same outputs to combine. Outputs in the memory of epcomm_extra must have the same
+   * offset on all ranks, and the library may then choose any kernel. For outputs in other memory, it chooses only
+   * kernels in which the receiving rank writes the rows. */
   void *out;               /* [max_rows, row_bytes] rows by expert */
   void *out_scales;        /* fp8: float [hidden/128, max_rows]; mxfp4: [max_rows, hidden/32]; nvfp4: 5-D blocks */
   uint32_t *row_offsets;   /* [groups + 1] */
@@ -205,9 +207,9 @@ typedef struct EpcommCall {
                       EpcommOutputs.y or epcomm_extra, because the network reads it */
   void *combined;  /* [tokens, hidden] BF16 */
   const void *bias;     /* [hidden] BF16, only for combines with epilogue=bias */
-  float epilogue_scale; /* only for combines with epilogue=scale; epbench pack chooses neither epilogue */
-  uint64_t rows;        /* layout rank packed: number of rows for which the given outputs have room. 0: max_rows, and
-                           a call that ends with a fault does not overwrite the rows with NaN */
+  float epilogue_scale; /* only for combines with epilogue=scale. epbench pack chooses no combine with an epilogue */
+  uint64_t rows;        /* layout rank packed: number of rows for which the given outputs have room. 0 means max_rows;
+                           then a call that ends with a fault does not write NaN to the rows */
   int32_t *row_tokens;  /* layout rank packed: [rows] each row's token on its source rank, or NULL. If given, ids in
                            expert_ids have 64 bits */
 } EpcommCall;
@@ -217,7 +219,7 @@ typedef struct EpcommInfo {
   size_t size;
   int rank, ranks, hidden, experts, local_experts, topk, max_tokens;
   int groups;       /* groups of rows: one for each rank in layouts rank and rank packed, else one for each local
-                       expert; a fused shared expert has one more, the first */
+                       expert. A fused shared expert has one more group, which is the first */
   int shared, skip_a2a, reduced;
   int in_flight;
   int largest_grid; /* most SMs that a call takes */
@@ -276,10 +278,10 @@ typedef struct EpcommExplanation {
  * ranks fail. */
 EPCOMM_API EpcommStatus epcomm_create(EpComm **comm, const EpcommOptions *options, char *text);
 
-/* Collective. epcomm_destroy waits for this rank's device and for the other ranks, then frees everything. If a
- * rank's GPU is lost, it frees everything too, but returns EPCOMM_DRIVER on that rank and EPCOMM_PEER on the
- * others. epcomm_abandon waits for no other rank: call it if processes of ranks are gone. With several nodes,
- * it leaves the heap until the process ends, and the process cannot create another EpComm for several nodes. */
+/* Collective. epcomm_destroy waits for this rank's device and for the other ranks, then frees everything. It frees
+ * everything even if a rank's GPU is lost, but then returns EPCOMM_DRIVER on that rank and EPCOMM_PEER on the others.
+ * epcomm_abandon waits for no other rank: call it if processes of ranks are gone. With several nodes, epcomm_abandon
+ * does not free the heap before the process ends, and the process cannot create another EpComm for several nodes. */
 EPCOMM_API EpcommStatus epcomm_destroy(EpComm *comm);
 EPCOMM_API void epcomm_abandon(EpComm *comm);
 
@@ -287,10 +289,10 @@ EPCOMM_API void epcomm_abandon(EpComm *comm);
 EPCOMM_API EpcommStatus epcomm_dispatch(EpComm *comm, const EpcommCall *call, EpcommStream stream);
 EPCOMM_API EpcommStatus epcomm_combine(EpComm *comm, const EpcommCall *call, EpcommStream stream);
 
-/* Call path. The two halves of a call. The outputs are complete after recv, in the order of recv's stream. With
- * send and recv on different streams, the transfer runs at the same time as the work between them. recv takes the
- * same EpcommCall; inputs must not change before it. The slot's next call must come after recv. If that call is on
- * another stream, make that stream wait for recv's stream. */
+/* Call path. The two halves of a call, send and recv. Work that you queue after recv, on the stream of recv, sees the
+ * complete outputs. If send and recv are on different streams, other work can run during the transfer. Pass the same
+ * EpcommCall to both, and do not change the inputs before recv. The slot's next call must come after recv. If that
+ * call is on another stream, make that stream wait for recv's stream. */
 EPCOMM_API EpcommStatus epcomm_dispatch_send(EpComm *comm, const EpcommCall *call, EpcommStream stream);
 EPCOMM_API EpcommStatus epcomm_dispatch_recv(EpComm *comm, const EpcommCall *call, EpcommStream stream);
 EPCOMM_API EpcommStatus epcomm_combine_send(EpComm *comm, const EpcommCall *call, EpcommStream stream);
@@ -351,7 +353,7 @@ EPCOMM_API const char *epcomm_error(EpComm *comm);
 EPCOMM_API const char *epcomm_status_name(EpcommStatus status);
 
 /* Returns the routing class. counts [experts], in host memory, is how often each expert was selected, summed over
- * ranks and steps. With fewer than 16 selections for each expert, only strong skew differs from chance. */
+ * ranks and steps. With fewer than 16 selections for each expert, only strong skew can be told from chance. */
 EPCOMM_API EpcommRouting epcomm_classify(const int64_t *counts, int experts, int ranks);
 
 /* The GPUs of this host, as tables describe them. */

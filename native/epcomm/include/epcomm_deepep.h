@@ -38,10 +38,11 @@ typedef struct EpcommAnnounce {
   const uint8_t *in_rank;
   const float *weights; /* [tokens, topk], or NULL */
   int ids_bits, topk, tokens;
-  int align;            /* epcomm_told's per_expert is rounded up to a multiple of align; 0: 1 */
+  int align;            /* epcomm_told rounds each number of per_expert up to a multiple of align; 0 means 1 */
   int worst;            /* 0: outputs are allocated after epcomm_told. Otherwise the outputs have room for this
                            number of rows, epcomm_told returns nothing, and more rows are a fault */
-  int32_t *ids;         /* out: [tokens, the pack's topk] the given ids, then -1; NULL if topk_ids have this form */
+  int32_t *ids;         /* out: [tokens, the pack's topk] the given ids, padded with -1. Pass NULL if topk_ids already
+                           has this shape and 32 bits for each id */
   float *padded;        /* out: [tokens, the pack's topk] the given weights, padded; or NULL */
   int32_t *before;      /* out: [ranks, ranks]: entry [i, j] is the number of rows for rank j from ranks 0 to i */
 } EpcommAnnounce;
@@ -54,7 +55,7 @@ typedef struct EpcommTold {
   int ready;
   int rows;                   /* rows that this rank receives */
   int fullest;                /* largest number of tokens of a rank, for EpcommCall.fullest */
-  const uint32_t *per_expert; /* [local experts] rows of each expert, until the next announce */
+  const uint32_t *per_expert; /* [local experts] rows of each expert; valid until the next announce */
 } EpcommTold;
 EPCOMM_API EpcommStatus epcomm_told(EpComm *comm, EpcommTold *out);
 
@@ -97,14 +98,15 @@ EPCOMM_API EpcommStatus epcomm_add_counts(EpComm *comm, const uint32_t *counts, 
  * epcomm_combine. `received` points to the last entry of row_offsets. Set the member `size` of each struct to
  * exactly the size that the struct has in this header. */
 
-/* Call path. Assigns an expanded row to each selection of an expert of this rank. An expert's rows begin at a
- * multiple of align, in the order of received rows. */
+/* Call path. Assigns an expanded row to each selection of an expert of this rank. The first row of an expert is a
+ * multiple of `align`. The rows of an expert have the order of the received rows. */
 typedef struct EpcommPlaces {
   size_t size;
   const int64_t *ids;       /* [rows, topk] local expert, or -1 */
   const uint32_t *received; /* number of received rows */
   int32_t *slots;           /* out: [rows, topk] expanded row of each selection, or -1 */
-  int32_t *choices;         /* out: [expanded] selection (row * topk + k) of each row, -1 in padding */
+  int32_t *choices;         /* out: [expanded] for each expanded row its selection, received row * topk + k; -1 in
+                               padding */
   int32_t *counts;          /* out: [experts] expanded rows, without padding */
   int rows, topk, experts, align, expanded;
 } EpcommPlaces;

@@ -1,5 +1,5 @@
-/* The call path. It allocates nothing, waits for nothing and takes no lock. The device numbers the calls
- * (ep_number in common/check.cuh), so a captured call can be replayed any number of times. */
+/* Launches the kernels of dispatch and combine. These functions allocate nothing, never wait, and take no lock. The
+ * device numbers the calls (ep_number in common/check.cuh), so a captured call can be replayed any number of times. */
 #include <string.h>
 
 #include "choice.h"
@@ -28,7 +28,7 @@ void call_prepare(EpComm *c) {
     a->heap[1] = comm_heap(c) + c->at.world;
     a->control[0] = (EpControl *)(void *)(comm_heap(c) + c->at.control);
   }
-  a->counters = (int32_t *)(void *)(comm_heap(c) + c->at.abort + 4); /* the abort word, for kernels without a StateAt */
+  a->counters = (int32_t *)(void *)(comm_heap(c) + c->at.abort + 4); /* abort word of kernels that have no state */
 }
 
 void comm_forget_calls(EpComm *c) {
@@ -37,7 +37,7 @@ void comm_forget_calls(EpComm *c) {
 
 uint8_t *comm_heap(const EpComm *c) { return (uint8_t *)(uintptr_t)c->heap[c->options.rank]; }
 
-/* Returns whether kernels read a copy of the call's ids: without the ids of lost ranks, or with 32 bits. */
+/* Returns whether kernels read a copy of the call's ids. The copy has 32 bits for each id, and no ids of lost ranks. */
 static int other_ids(const EpComm *c, const EpcommCall *call) {
   return (c->pack.head->flags & PACK_SURVIVORS) || (call->ids_bits == 64 && !pack_any_order(c->pack.head));
 }
@@ -46,8 +46,8 @@ static const int32_t *ids_of(const EpComm *c, const EpcommCall *call, const Choi
   return other_ids(c, call) ? (const int32_t *)comm_on_heap(c, k->at->ids[k->op]) : (const int32_t *)call->topk_ids;
 }
 
-/* Returns whether a call must copy its ids. If combines may be in any order, a combine copies them too, because the
- * copy may hold the ids of another call. */
+/* Returns whether a call must make this copy. A combine uses its dispatch's copy, unless combines may come in any
+ * order. Then a combine makes a new copy, because a later dispatch may have overwritten the old one. */
 static int rewrites(const EpComm *c, const EpcommCall *call, const Choice *k) {
   return other_ids(c, call) && (k->op == DISPATCH || pack_any_order(c->pack.head));
 }
@@ -71,8 +71,9 @@ static EpArea area(const void *at, uint64_t bytes, uint32_t fill) {
   return a;
 }
 
-/* Lists the outputs that a call overwrites if it gives up a wait. Rows become NaN, and row_offsets becomes 0.
- * Without call->rows only row_offsets is overwritten. */
+/* Lists the outputs that a call overwrites if it gives up a wait. Rows become NaN, and row_offsets becomes 0. In layout
+ * rank packed, if the caller gives outputs but not call->rows, their size is not known, and only row_offsets is
+ * listed. */
 static void place_spoil(const EpComm *c, const EpcommCall *call, const Choice *k, EpArgs *a) {
   const PackHeader *h = c->pack.head;
   const PackDType *d = k->dtype;
@@ -186,8 +187,8 @@ static DrvResult begin(EpComm *c, const EpcommCall *call, const Choice *k, EpArg
   return r;
 }
 
-/* Writes the driver's id of a stream. The handle does not identify the stream: a new stream may get the handle of a
- * destroyed one. A stream that captures has no id, but its handle is unique. */
+/* Writes the driver's id of a stream to *id, because a new stream may get the handle of a destroyed one. For a stream
+ * that captures, the driver has no id, and *id becomes the handle. */
 static DrvResult identify(const EpComm *c, DrvStream stream, uint64_t *id) {
   int status = 0;
   DrvResult r = 0;
@@ -227,7 +228,7 @@ static DrvResult issue(EpComm *c, const EpcommCall *call, const Choice *k, int h
   return r;
 }
 
-/* Checks that a recv has the plan of its send: with another plan it could wait forever. */
+/* Checks that a recv has the plan (choice of kernels) of its send. The kernels of another plan could wait forever. */
 static EpcommStatus check_begun(EpComm *c, const EpcommCall *call, int begun, int plan) {
   if (begun < 0) return comm_say(c, EPCOMM_INVALID, "slot %d: recv without a send of the same op before it", call->slot);
   if (begun == plan) return EPCOMM_OK;
@@ -244,7 +245,7 @@ static EpcommStatus check_order(EpComm *c, const EpcommCall *call, const Choice 
   return half == SECOND_HALF ? check_begun(c, call, slot->begun[k->op], (int)k->plan) : EPCOMM_OK;
 }
 
-/* Launches a call, even after a fault: the kernels then overwrite the outputs. */
+/* Launches a call, even after a fault. After a fault the kernels write NaN to the outputs. */
 static EpcommStatus perform(EpComm *c, const EpcommCall *given, int op, int half, DrvStream stream) {
   Choice k;
   EpcommCall call;

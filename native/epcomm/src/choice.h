@@ -6,7 +6,8 @@
 
 enum { DISPATCH, COMBINE };
 
-/* The result of the look-up. `run` is the range of token counts with this plan. */
+/* The choice of kernels (plan) for a call. `run` is the range of token counts with this plan, `first` its least
+ * count. */
 typedef struct Choice {
   const PackRun *run;
   uint32_t plan, first;

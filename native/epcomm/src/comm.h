@@ -26,7 +26,7 @@ typedef struct SlotAt {
 
 typedef struct HeapAt {
   uint64_t control, extra, bytes;
-  uint64_t survival; /* EpSurvival; a reset does not fill it */
+  uint64_t survival; /* EpSurvival; a reset keeps its content */
   uint64_t abort; /* EpArgs.given_up, then an abort word */
   uint64_t world;
   uint64_t normal;
@@ -140,7 +140,8 @@ EpcommStatus comm_launch(EpComm *c, DrvFunction f, uint32_t grid, uint32_t block
 EpcommStatus comm_launch_now(EpComm *c, DrvFunction f, uint32_t grid, uint32_t block, int early, void *args, const char *what,
                              DrvStream stream);
 
-/* Declares `a` with at least sizeof(EpArgs) bytes, which a launch on the emulated driver copies. */
+/* Declares `a`, whose member `of` has the given type. `a` has room for an EpArgs, because a launch on the emulated
+ * driver copies sizeof(EpArgs) bytes. */
 #define WITH_ROOM(type) \
   union {               \
     type of;            \
@@ -159,8 +160,8 @@ EpcommStatus survive_part(EpComm *c);                 /* waits until all living 
 int survive_lost(const EpComm *c);
 uint64_t survive_everyone(const EpComm *c);
 
-EpcommStatus comm_clear(EpComm *c);                   /* resets fault, calls and memory while no kernel of any rank
-                                                         runs */
+EpcommStatus comm_clear(EpComm *c);                   /* resets fault, calls and memory; call it only while no kernel of
+                                                         any rank runs */
 int fault_is_set(const EpComm *c);
 void fault_sentence(const EpComm *c, const EpFault *f, char *text);
 

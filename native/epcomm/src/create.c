@@ -215,7 +215,7 @@ static EpcommStatus build(EpComm *c) {
   return s;
 }
 
-/* Checks that this rank's GPU works. With a lost GPU, NVSHMEM's free would wait for that GPU in a barrier. */
+/* Checks that this rank's GPU works. If a GPU is lost, no rank may call NVSHMEM's free, which waits for all GPUs. */
 static EpcommStatus check_alive(EpComm *c) {
   DrvResult r = c->context != NULL ? c->driver->context_wait() : 0;
   return r == 0 ? EPCOMM_OK : comm_driver_error(c, r, "wait for the device");

@@ -42,7 +42,7 @@ static const struct {
 
 void driver_describe(const Driver *d, DrvResult result, char text[DRIVER_WORDS]) {
   const char *name = NULL, *words = NULL;
-  if (result == DRV_NOT_INITIALIZED) { /* in a forked process, even from cuInit */
+  if (result == DRV_NOT_INITIALIZED) { /* in a forked process, even cuInit returns this */
     snprintf(text, DRIVER_WORDS, "%s", forked);
     return;
   }

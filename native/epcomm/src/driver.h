@@ -90,8 +90,8 @@ typedef struct Driver {
   DrvResult (*pointer_get)(void *, int, DrvPointer);
 } Driver;
 
-/* Returns the driver, which the first call loads. On failure, and in a process forked after that call, returns
- * NULL and writes the reason to text (EPCOMM_TEXT bytes). */
+/* Returns the driver. The first call loads it. On failure, and in a process that was forked after the first call,
+ * returns NULL and writes the reason to text (EPCOMM_TEXT bytes). */
 const Driver *driver_open(char *text);
 
 void driver_describe(const Driver *driver, DrvResult result, char text[DRIVER_WORDS]);

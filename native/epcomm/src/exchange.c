@@ -134,7 +134,7 @@ static EpcommStatus open_far(EpComm *c, int rank, const HeapMessage *m) {
   return EPCOMM_OK;
 }
 
-/* Returns 0 if a rank has the same process and heap as before; else closes the old heap and returns 1. */
+/* Returns 0 if a rank's process and heap are the same as before. Otherwise closes the rank's old heap and returns 1. */
 static int left_its_heap(EpComm *c, int rank, const HeapMessage *m) {
   if (memcmp(&c->places[rank], &m->place, sizeof m->place) == 0 && (c->opened[rank] ? c->handles[rank] : c->heap[rank]) == m->heap) return 0;
   if (c->opened[rank]) c->driver->ipc_close(c->heap[rank]);

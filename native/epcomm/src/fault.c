@@ -26,8 +26,8 @@ const char *epcomm_status_name(EpcommStatus status) {
   return (unsigned)status < sizeof names / sizeof names[0] ? names[status] : "unknown";
 }
 
-/* Describes a disagreement in debug mode. f->want describes this rank's call, and f->got the other rank's call, each as
- * call number << 32 | EpArgs.about. */
+/* Describes a disagreement in debug mode. f->want describes this rank's call, and f->got describes the other rank's.
+ * The upper 32 bits hold the number of the call, the lower 32 bits hold EpArgs.about. */
 static void describe_disagreement(const EpComm *c, const EpFault *f, char *text) {
   static const char *const ops[] = {"dispatch", "combine"};
   uint32_t mine = (uint32_t)f->want, theirs = (uint32_t)f->got;

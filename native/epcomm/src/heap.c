@@ -17,7 +17,8 @@ static const PackRegion *region(const EpComm *c, uint32_t state, uint32_t i) {
   return &c->pack.regions[c->pack.states[state].first_region + i];
 }
 
-/* Returns the first state of a chosen dtype that has the call numbers of `state`. */
+/* Returns the first state that shares the call numbers of `op` with `state`. Ignores dtypes that this EpComm does not
+ * use. */
 static uint32_t counts_with(const EpComm *c, uint32_t state, int op) {
   uint16_t numbers = c->pack.states[state].numbers[op];
   for (uint32_t j = 0; numbers != 0 && j < state; j++)

@@ -1,4 +1,5 @@
-/* Loads all kernels before any kernel runs: later loading could wait for a kernel that waits for a peer. */
+/* Loads all kernels before any kernel runs. To load a kernel, the driver may wait for running kernels, and these may
+ * wait for another rank. */
 #include <stdlib.h>
 
 #include "comm.h"
@@ -20,7 +21,7 @@ static EpcommStatus find(EpComm *c, uint32_t module, const char *entry, DrvFunct
   return r == 0 ? EPCOMM_OK : comm_driver_error(c, r, entry);
 }
 
-/* Sets a kernel's attributes. Setting them waits for the device, so it must happen before any call. */
+/* Sets a kernel's attributes. The driver then waits for the device, so call this function before any dispatch. */
 static DrvResult ready(const Driver *d, DrvFunction f, uint32_t shared, int *most_threads) {
   int most = 0, local = 0;
   size_t stack = 0;

@@ -1,4 +1,4 @@
-/* Computes the key of this machine, equal to the key in kernels/cuda/drive/machine.go. */
+/* Computes the key of this machine. kernels/cuda/drive/machine.go must compute the same key. */
 #include <dlfcn.h>
 #include <stdio.h>
 #include <string.h>

@@ -1,6 +1,6 @@
-/* Joins ranks on several nodes with NVSHMEM, which allocates their heaps. A process stays in NVSHMEM's group until
- * it ends, because finalize would wait for a dead rank. NVSHMEM's free also waits for all ranks, so the heap is
- * freed only after an exchange with all ranks. */
+/* Joins ranks on several nodes by NVSHMEM. NVSHMEM allocates their heaps. A process never leaves NVSHMEM's group,
+ * because nvshmem_finalize waits for all ranks, even for dead ones. nvshmem_free waits for all ranks too, so we call it
+ * only after an exchange with all ranks. */
 #include <pthread.h>
 #include <stdlib.h>
 
@@ -13,7 +13,7 @@ static struct {
   int rank, ranks;
   int joined;
   int lost;
-  uint64_t spare; /* bytes of freed heaps, which NVSHMEM keeps */
+  uint64_t spare; /* bytes of freed heaps; NVSHMEM keeps this memory for the next heap */
 } group;
 static pthread_mutex_t loading = PTHREAD_MUTEX_INITIALIZER;
 
@@ -61,7 +61,7 @@ EpcommStatus network_open(EpComm *c) {
 
 typedef struct Hello {
   Place place;
-  EpShmemID id; /* the process's group, or on rank 0 a new one */
+  EpShmemID id; /* group that this process is in; if rank 0 is in none, a new group */
   int32_t joined, pad;
 } Hello;
 
@@ -110,7 +110,8 @@ EpcommStatus network_join(EpComm *c) {
   return exchange(c, STEP_CREATE, s, NULL, NULL, 0);
 }
 
-/* Checks the free memory: NVSHMEM's allocation would wait for a rank that has too little. */
+/* Checks the free memory before nvshmem_malloc. If one rank's memory is too small, nvshmem_malloc never returns on the
+ * other ranks. */
 static EpcommStatus check_room(EpComm *c) {
   size_t free_bytes = 0, total = 0;
   DrvResult r = c->driver->memory_info(&free_bytes, &total);
@@ -130,7 +131,7 @@ static EpcommStatus find_heaps(EpComm *c) {
   return EPCOMM_OK;
 }
 
-/* Allocates the heap. If only some ranks get memory, they keep it. */
+/* Allocates the heap. If only some ranks get memory, they do not free it, because nvshmem_free waits for all ranks. */
 EpcommStatus network_take(EpComm *c, EpcommStatus s) {
   DrvPointer *own = &c->heap[c->options.rank];
   if (s == EPCOMM_OK) s = check_room(c);
@@ -172,7 +173,7 @@ EpcommStatus network_table(EpComm *c) {
   uint64_t table[EPCOMM_MAX_RANKS];
   for (int r = 0; r < c->options.ranks; r++) table[r] = c->heap[r];
   DrvResult r = c->driver->upload(c->heap[c->options.rank] + c->at.world, table, sizeof *table * (size_t)c->options.ranks);
-  if (r == 0) r = c->driver->context_wait(); /* a copy of pageable memory may return early */
+  if (r == 0) r = c->driver->context_wait(); /* an upload from pageable memory may return before the copy ends */
   return r == 0 ? EPCOMM_OK : comm_driver_error(c, r, "upload the table of heaps");
 }
 

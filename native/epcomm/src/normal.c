@@ -9,7 +9,7 @@ EpcommStatus comm_check_size(EpComm *c, size_t size, size_t want, const char *na
 }
 
 static EpcommStatus check_known(EpComm *c, const char *what) {
-  if (c->give_back != NULL) return EPCOMM_OK; /* load.c finds it last */
+  if (c->give_back != NULL) return EPCOMM_OK; /* load.c looks up give_back after the others, so it has found all */
   return comm_say(c, EPCOMM_PACK, "%s: the pack is too old for this call; make the pack again", what);
 }
 

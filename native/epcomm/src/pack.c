@@ -52,7 +52,8 @@ static int check_header(const PackHeader *h, size_t bytes, char *text) {
 int pack_by_rank(const PackHeader *h) { return h->layout == PACK_RANK || h->layout == PACK_RANK_PACKED; }
 int pack_any_order(const PackHeader *h) { return h->layout >= PACK_MASKED; }
 
-/* Returns the bytes of the outputs that describe rows, as kernels/cuda/declare/heap.go does. */
+/* Returns the sizes, in bytes, of expert_ids, src_info and scale_offsets. kernels/cuda/declare/heap.go computes the
+ * same sizes. */
 PackIndex pack_index(const PackHeader *h, const PackDType *d) {
   uint64_t groups = 4 * (uint64_t)h->groups, beside = 4 * d->max_rows * h->topk;
   uint64_t route = 4 * (uint64_t)h->ranks * ((uint64_t)h->max_tokens * (1 + h->topk) + 1);
@@ -195,7 +196,7 @@ static int run_ok(const Pack *p, const PackRun *r, uint32_t dtype) {
 }
 
 static int check_lookups(const Pack *p, char *text) {
-  /* Bounds the time of the checks below. */
+  /* This limit bounds the time of the checks below. */
   uint32_t most = pack_count(p, PACK_DTYPES) * 2 * PACK_PURPOSES * PACK_CLASSES;
   if (pack_count(p, PACK_LOOKUPS) > most) return refuse(text, "pack: %u look-ups, but at most %u can differ", pack_count(p, PACK_LOOKUPS), most);
   for (uint32_t i = 0; i < pack_count(p, PACK_LOOKUPS); i++) {

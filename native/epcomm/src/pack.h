@@ -7,7 +7,7 @@
 #include <stdint.h>
 
 #define PACK_MAGIC "EPCOMMPK"
-#define PACK_VERSION 2 /* version 1, without areas, can be read too */
+#define PACK_VERSION 2 /* version 1 can be read too; it lacks PackRegion.area */
 #define PACK_DIGEST_FROM 56 /* first byte that the digest covers */
 #define PACK_ROUND_BLOCKS 192 /* largest number of blocks in a grid */
 #define PACK_ROUND_WORDS (32 * PACK_ROUND_BLOCKS)
@@ -57,15 +57,15 @@ typedef struct PackDType {
 
 typedef struct PackState {
   uint32_t dtype, name, first_region, regions, counters;
-  uint16_t numbers[2]; /* by op; states with the same number, other than 0, share the call numbers of this op; with
-                          the same numbers[0] they also share counters */
+  uint16_t numbers[2]; /* by op. States share the call numbers of an op if their entries are equal and not 0. If their
+                          numbers[0] are equal and not 0, they share counters too */
 } PackState;
 
 typedef struct PackRegion {
   uint64_t bytes;
   uint8_t fill;
   uint8_t halves; /* 1: all regions of an area have their middle at one address; 0: all begin at one address */
-  uint16_t area;  /* regions with equal areas other than 0 share memory */
+  uint16_t area;  /* regions share memory if their areas are equal and not 0 */
   uint32_t name;
 } PackRegion;
 
@@ -114,8 +114,8 @@ typedef struct Pack {
   const uint8_t *cubins;
 } Pack;
 
-/* Read a pack. Return 0. If a function fails, it returns -1, writes the reason to text (EPCOMM_TEXT bytes), and leaves
- * nothing to free. */
+/* These two functions read a pack and return 0. On failure they return -1, write the reason to text (EPCOMM_TEXT
+ * bytes), and leave nothing to free. */
 int pack_read(Pack *pack, const void *data, size_t bytes, char *text);
 int pack_open(Pack *pack, const char *path, char *text);
 void pack_free(Pack *pack);
@@ -131,8 +131,9 @@ uint32_t pack_nodes(const Pack *pack);
 uint32_t pack_count(const Pack *pack, int section);
 const char *pack_text(const Pack *pack, uint32_t at);
 
-/* Returns the run that covers a token count, or NULL if the pack has no such look-up. Stores the run's smallest token
- * count in *first, unless first is NULL. dtype is an index of the pack's dtypes. */
+/* Returns the run (a range of token counts with one plan) that contains `tokens`. Returns NULL if the pack has no run
+ * for the other arguments. Stores the run's smallest token count in *first, unless `first` is NULL. `dtype` is an index
+ * of the pack's dtypes. */
 const PackRun *pack_find(const Pack *pack, uint32_t dtype, int reduced, int purpose, int routing, uint32_t tokens,
                          uint32_t *first);
 

@@ -1,6 +1,6 @@
-/* Continues without lost ranks, and takes them back. all_gather needs every rank, so living ranks meet in a
- * kernel. After the meeting's first stage no kernel of an earlier call runs on these ranks. After the second, all
- * memory is reset. */
+/* Continues without lost ranks, and takes lost ranks back. all_gather needs every rank, so living ranks wait for each
+ * other in a kernel instead, in two stages. After stage 1, no kernel of an earlier call runs on any living rank. After
+ * stage 2, all living ranks have reset their memory. */
 #include <stdio.h>
 #include <string.h>
 
@@ -121,7 +121,8 @@ EpcommStatus epcomm_shrink(EpComm *c, uint64_t alive) {
   return s == EPCOMM_OK ? survive_reset(c, alive) : s;
 }
 
-/* Opens the heaps of ranks that came back, and resets. Makes all exchanges of epcomm_create, even after an error. */
+/* Opens the heaps of ranks that come back, and resets memory. Even after an error it takes part in every exchange,
+ * because ranks in epcomm_create wait for this rank there. */
 static EpcommStatus grow_to(EpComm *c, uint64_t alive) {
   const uint64_t before = c->gathers;
   DrvResult r = c->driver->context_wait();

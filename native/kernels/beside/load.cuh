@@ -28,8 +28,8 @@ EP_ENTRY(1024, 1) beside_hold(const __grid_constant__ EpArgs a) {
   __syncthreads();
 }
 
-/* Occupies SMs and moves memory for delay_ns: blocks copy max_rows 16-byte vectors from y to out, which are too
- * large for the L2 cache. */
+/* Occupies SMs and moves memory for delay_ns. Blocks copy max_rows 16-byte vectors from `y` to `out`. Both arrays are
+ * too large for the L2 cache. */
 EP_ENTRY(1024, 1) beside_traffic(const __grid_constant__ EpArgs a) {
   uint64_t start = globaltimer();
   const uint4 *from = reinterpret_cast<const uint4 *>(a.y);

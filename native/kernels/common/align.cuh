@@ -29,7 +29,7 @@ EP_DEVICE void ep_meet_ranks(const EpArgs &a, EpControl *mine, uint32_t tag) {
   __syncwarp();
 }
 
-static const uint64_t EP_MOST_FLIGHT_NS = 5000; /* bounds the measured time */
+static const uint64_t EP_MOST_FLIGHT_NS = 5000; /* largest value of flight_ns */
 
 /* Aligns the ranks: waits until all ranks have reached this alignment. Each rank numbers its alignments itself, so
  * that graphs can be replayed.
@@ -38,9 +38,9 @@ static const uint64_t EP_MOST_FLIGHT_NS = 5000; /* bounds the measured time */
  * flags of the others at once, but the others see its flag a flight later. So every rank stays for at least one
  * flight, and all ranks leave at the same time.
  *
- * If a.stamp is not 0, the kernel measures the flight: the mean time of a.stamp further alignments. It keeps the
- * smallest mean since set-up. a.stamp is even: with two ranks, a rank waits in only every second alignment, so
- * an odd number of alignments would give the two ranks different means. */
+ * If a.stamp is not 0, the kernel measures the flight. It makes a.stamp more alignments and takes their mean time.
+ * flight_ns keeps the smallest mean since set-up. a.stamp must be even: with two ranks, a rank waits only in every
+ * second alignment, so with an odd number the two ranks would get different means. */
 EP_ENTRY(32, 1) ep_align(const __grid_constant__ EpArgs a) {
   if (ep_gave_up(a)) return;
   EpControl *mine = a.control[a.rank];

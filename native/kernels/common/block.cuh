@@ -29,8 +29,8 @@ EP_DEVICE void warp_memcpy(void *dst, const void *src, uint32_t bytes) {
   block_memcpy<in_flight>(dst, src, bytes, lane_id(), 32);
 }
 
-/* Copies `bytes` bytes from `from` to several rows, with one warp. For each lane in the mask `owners`, the lane's
- * value of `row` is the number of a row in `rows`. */
+/* Copies `bytes` bytes from `from` to several rows of the array `rows`, with one warp. Each lane in the mask `owners`
+ * passes the number of one row in `row`. */
 template <uint32_t in_flight, class Bytes, class Row>
 EP_DEVICE void warp_spread(uint8_t *rows, Bytes bytes, const uint8_t *from, Row row, uint32_t owners) {
   const uint32_t vectors = static_cast<uint32_t>(bytes) / 16;
@@ -58,7 +58,8 @@ EP_DEVICE uint32_t warp_prefix_sum(uint32_t v) {
   return v;
 }
 
-/* Returns the sum of v over threads 0 to this thread of a block of whole warps. It begins and ends with a barrier. */
+/* Returns the sum of the values v of thread 0 to this thread. The block has only whole warps. The function begins and
+ * ends with a barrier. */
 static __device__ __noinline__ uint32_t block_prefix_sum(uint32_t v) {
   __shared__ uint32_t warp_sums[32];
   uint32_t sum = warp_prefix_sum(v);

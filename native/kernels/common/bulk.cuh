@@ -84,7 +84,7 @@ EP_DEVICE void bulk_commit() {
 #endif
 }
 
-/* Waits until shared memory has been read by all groups but the n latest. */
+/* Waits until all of this thread's groups of bulk stores, except the n latest, have read shared memory. */
 template <int n>
 EP_DEVICE void bulk_wait_read() {
 #ifdef EP_EMULATE
@@ -94,8 +94,8 @@ EP_DEVICE void bulk_wait_read() {
 #endif
 }
 
-/* Waits until all groups of this thread's bulk stores but the n latest are written, before the thread's later
- * stores. */
+/* Waits until all of this thread's groups of bulk stores are written, except the n latest groups. The thread's later
+ * stores then come after these bulk stores. */
 template <int n>
 EP_DEVICE void bulk_wait_written() {
 #ifdef EP_EMULATE

@@ -1,4 +1,4 @@
-/* The current call and this thread. Some blocks of a kernel may send while the others receive. */
+/* Describes the current call and this thread. Some blocks of a kernel may send while the other blocks receive. */
 #pragma once
 
 #include "common/check.cuh"

@@ -1,14 +1,16 @@
-/* Waits with a deadline. The first spin of a rank that passes its deadline records in host memory for what it
- * waited. It sets the abort word of its state (the memory of one kernel family and dtype), and every other spin of
- * the state then leaves. It sets EpArgs.given_up, and every later launch of the rank then leaves at once.
+/* Waits with a deadline. The first thread of a rank whose wait passes the deadline writes a fault record to host
+ * memory. The record says what the thread waited for. The thread also sets two words:
+ * - the abort word of its state (the memory of one kernel family and dtype): all other waits in this state then end
+ * - EpArgs.given_up: all later launches of the rank then end at once
  *
- * A thread that gives up overwrites the outputs of its call, as threads of later launches and replays do. So old
- * outputs are never taken for new ones. */
+ * Threads that give up overwrite the outputs of their call. Threads of later launches and replays do not start their
+ * work, but also overwrite the outputs of their call. So old outputs are never taken for new ones. */
 #pragma once
 
 #include "common/ptx.cuh"
 
-/* The abort word of every kernel family. The host zeroes all counters before the rank is used again. */
+/* The index of the abort word in `counters`, for every kernel family. After a fault, the host zeroes all counters
+ * before the rank makes more calls. */
 #define EP_COUNTER_ABORT 0
 
 struct EpWait {
@@ -33,8 +35,8 @@ EP_DEVICE bool ep_alive(const EpArgs &, int) { return true; }
 
 static const uint32_t EP_SPOIL_WORDS = 256;
 
-/* Overwrites one chunk of the outputs, numbered over all areas. Returns false if there is no such chunk.
- * The loops are not unrolled: the waits around this code need the registers. */
+/* Overwrites one chunk of the outputs. `chunk` is its number, counted through all areas. Returns false if there are
+ * fewer chunks. The loops are not unrolled, because the waits around this code need the registers. */
 EP_DEVICE bool ep_spoil_chunk(const EpArgs &a, uint32_t chunk) {
 #pragma unroll 1
   for (int i = 0; i < EP_SPOIL_AREAS; i++) {
@@ -62,15 +64,16 @@ EP_DEVICE void ep_spoil(const EpArgs &a) {
 
 EP_DEVICE bool ep_gave_up(const EpArgs &a) { return a.given_up != nullptr && *a.given_up != 0; }
 
-/* Returns true if this rank has given up a wait; the block must then leave. All threads call it. Its barrier makes
- * all warps leave or none: a warp that stayed would wait in later barriers. */
+/* Returns true if this rank has given up a wait. The block must then leave. All threads of the block call this function
+ * and get the same answer, because a warp that stays alone would wait forever in the next barrier. */
 EP_DEVICE bool ep_block_leaves(const EpArgs &a) {
   if (!__syncthreads_or(ep_gave_up(a))) return false;
   ep_spoil(a);
   return true;
 }
 
-/* Does the same for one warp, in kernels whose warps do not wait for each other. `number` is from ep_number. */
+/* Does the work of ep_block_leaves for one warp, in kernels whose warps do not wait for each other. `number` is from
+ * ep_number. */
 EP_DEVICE bool ep_warp_leaves(const EpArgs &a, uint32_t number) {
   if (!__any_sync(EP_FULL_WARP, number == 0)) return false;
   ep_spoil(a);
@@ -99,8 +102,8 @@ static __device__ __noinline__ void ep_time_out(const EpArgs &a, EpWait w, uint6
 }
 
 /* Gives up a wait. Each thread that leaves a wait calls it, with `late` if its own deadline has passed. The first
- * late thread of a rank writes the fault record. Then these threads overwrite the outputs of this launch's call:
- * the abort word, at first 1, counts the chunks that threads have taken. */
+ * late thread of a rank writes the fault record and sets the abort word to 1. Then the threads overwrite the outputs of
+ * their call. Before each chunk a thread adds 1 to the abort word, so each chunk is overwritten once. */
 static __device__ __noinline__ void ep_give_up(const EpArgs &a, EpWait w, uint64_t want, uint64_t got, bool late) {
   if (late) ep_record_fault(a, w, want, got);
 #pragma unroll 1
@@ -125,8 +128,8 @@ struct EpSpin {
     return false;
   }
 
-  /* Does the work of `again` in ep_align, which writes no outputs. With `again` ep_align ended later, and measured
-   * times of few tokens on 2 H100 were 0.7 to 1.3 us too long. */
+  /* Does the work of `again`, but overwrites no outputs. Only ep_align calls it. `again` would delay the end of
+   * ep_align, and with it the start of the measured call. */
   EP_DEVICE bool again_without_outputs(const EpArgs &a, EpWait w, uint64_t want, uint64_t got) {
     spin_pause();
     if ((++polls & 63u) != 0) return true;
@@ -181,9 +184,9 @@ EP_DEVICE bool ep_drill_drops(const EpArgs &a, int32_t expert) { return a.drop_s
 #define EP_STAGE EP_STAGE_END
 #endif
 
-/* The largest number of a call; the next call has number 1. It is a multiple of 6: kernels choose memory by number
- * & 1 or number % 3, and this choice must alternate at the wrap too. No call has number 0, because words that hold
- * numbers are 0 at first. */
+/* The largest number of a call. The next call has number 1. Kernels use two or three sets of memory in turn, and choose
+ * the set by the number. The turns continue after the largest number, because it is a multiple of 6. No call has number
+ * 0, because words that hold numbers are 0 at first. */
 #define EP_LAST_NUMBER 0xfffffffcu
 
 EP_DEVICE uint32_t ep_number_after(uint32_t number, uint32_t calls) {
@@ -217,8 +220,8 @@ EP_DEVICE uint32_t ep_number(const EpArgs &a) {
 }
 
 /* EP_NUMBER_DONE advances the call number. Every warp executes it after its lanes have read the number. With
- * EP_OWN_ROUNDS, only the last launch of a call (stamp 1) advances the words. Launches have different numbers of
- * blocks and warps, so a block also advances the words of absent warps and blocks. */
+ * EP_OWN_ROUNDS, only the last launch of a call (stamp 1) advances the words. A later launch may have more blocks and
+ * warps than this one. So this launch advances all words, even those of blocks and warps that it does not have. */
 #ifdef EP_OWN_ROUNDS
 #define EP_NUMBER_DONE(a, number) ep_number_done(a, number)
 EP_DEVICE void ep_number_done(const EpArgs &a, uint32_t number) {

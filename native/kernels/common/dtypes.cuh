@@ -124,7 +124,7 @@ struct EpQuantized {
   uint32_t scale; /* a float32, or an e8m0 or e4m3 byte */
 };
 
-/* Quantizes eight elements of this lane. All 32 lanes call it. global: NVFP4's input scale. */
+/* Quantizes eight elements of this lane. All 32 lanes call it. `global` is NVFP4's input scale. */
 template <int dtype>
 EP_DEVICE EpQuantized ep_quantize8(const float (&x)[8], float global) {
   EpQuantized q = {{0, 0}, 0};

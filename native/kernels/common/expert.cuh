@@ -1,5 +1,5 @@
-/* Replaces the experts' MLP in verifications: y = bf16(dequantize(x) * gain of the row's expert), in single
- * precision for every dtype. It works with any grid and block. */
+/* Replaces the experts' MLP in verifications. It dequantizes each row, multiplies it by a factor of the row's expert in
+ * single precision, and rounds it to BF16. It works with any grid and block. */
 #ifndef EP_EXPERT_CUH /* gcc warns of #pragma once in a main file */
 #define EP_EXPERT_CUH
 

@@ -1,5 +1,6 @@
-/* Casts to blockwise FP8 with the bits of ep_quantize8 and a third of its instructions. A lane has 16 elements,
- * and 8 lanes share a scale. If an element is NaN, the scale of its group is NaN. */
+/* Casts to blockwise FP8. The results have the same bits as those of ep_quantize8, but take a third of the
+ * instructions. A lane has 16 elements, and 8 lanes share a scale. If an element is NaN, the scale of its
+ * group is NaN. */
 #pragma once
 
 #include "common/dtypes.cuh"
@@ -28,8 +29,8 @@ EP_DEVICE Fp8Scale fp8_scale(uint32_t amax_bits) {
   return s;
 }
 
-/* Returns x / scale, rounded so that the e4m3 result is correct: one Newton step from the rounded reciprocal
- * (Markstein), a third of the work of a division. */
+/* Returns x / scale, exact enough that the cast to e4m3 is correct. It makes one Newton step from the rounded
+ * reciprocal (Markstein). That takes a third of the time of a division. */
 EP_DEVICE float fp8_divide(float x, const Fp8Scale &s) {
   float q = __fmul_rn(x, s.inverse);
   return __fmaf_rn(__fmaf_rn(q, s.subtract, x), s.inverse, q);

@@ -7,8 +7,8 @@
 /* Returns whether an id is the number of an expert. Other ids must not become indices. */
 EP_DEVICE bool ep_is_expert(int32_t id) { return static_cast<uint32_t>(id) < EP_EXPERTS; }
 
-/* Returns id j of [tokens, topk] without a check; of a 64-bit id, the lower 32 bits. A check must wait for the
- * load, so kernels that load ids ahead check them later. */
+/* Returns id j of [tokens, topk], or the lower 32 bits of a 64-bit id. It does not check the id. A check would wait for
+ * the load, so kernels that load several ids at once check them after all loads have begun. */
 EP_DEVICE int32_t ep_load_id(const EpArgs &a, uint64_t j) {
 #ifdef EP_WIDE_IDS
   j <<= a.ids_wide;

@@ -51,8 +51,8 @@ EP_DEVICE EpSource ep_load_source(const uint16_t *token, uint32_t vector, bool i
 EP_DEVICE EpVector ep_convert(const EpSource &s) { return {s.data, 0}; }
 #endif
 
-/* ep_load_input loads a lane's vector of one of the caller's tokens. ep_message turns it into a vector of a
- * message, in which no word equals the sentinel. */
+/* ep_load_input loads a lane's vector of one of the caller's tokens. ep_message turns it into a vector of a message.
+ * Receivers read a word that equals the sentinel as "not yet arrived", so no word of a message equals it. */
 #if EP_RAW
 typedef EpVector EpInput;
 EP_DEVICE EpInput ep_load_input(const EpArgs &a, uint32_t token, uint32_t vector, bool inside) {
@@ -80,7 +80,7 @@ EP_DEVICE EpVector ep_message(const EpInput &in) {
 }
 #endif
 
-/* The number of top-k ids that a thread loads together, unchecked, to wait less for memory. Ids after the end of
+/* A thread loads EP_IDS top-k ids at once, without a check, so that it waits only once for memory. Ids after the end of
  * the list are EP_NO_ID. */
 static const uint32_t EP_IDS = 8;
 static const int32_t EP_NO_ID = -2;

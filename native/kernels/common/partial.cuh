@@ -16,14 +16,14 @@ static const bool EP_F32_SUMS = EP_PARTIAL == 0;
 static const uint32_t EP_PIECES = EP_F32_SUMS ? 2 : 1; /* vectors sent for one vector of the output */
 static const uint32_t EP_PEERS = EP_RANKS - 1; /* at least 1: kernels need two ranks */
 static const uint32_t EP_TOGETHER = 4;
-/* Other ranks whose pieces are loaded together; fewer if a thread has few registers. */
+/* The largest number of ranks whose pieces a thread loads at once. It is smaller if a thread has few registers. */
 static const uint32_t EP_MOST_PEERS = EP_F32_SUMS && EP_THREADS > 512 ? 2 : 4;
 static const uint32_t EP_GROUP = EP_PEERS < EP_MOST_PEERS ? EP_PEERS : EP_MOST_PEERS;
 
 /* Sums the weighted rows of y for the top-k positions in `here`, in the order of positions, and stores the sum in
- * acc. It sums only the eight elements from byte `column` on. Lane k of route has weight << 32 | row of position k.
- * With `late`, route has no weights yet: weigh waits for them while the first rows are being loaded. Returns false
- * if weigh returned false. */
+ * acc. It sums only the eight elements from byte `column` on. In lane k, the upper half of `route` is the weight of
+ * top-k position k, and the lower half is its row. With `late`, the weights are not known yet, and `weigh` waits for
+ * them while the first rows are loaded. Returns false if `weigh` returned false. */
 template <bool late, class Weigh>
 EP_DEVICE bool partial_sum(const EpArgs &a, uint64_t route, uint32_t column, uint32_t here, float (&acc)[8], Weigh weigh) {
   const uint8_t *y = reinterpret_cast<const uint8_t *>(a.y) + column;

@@ -1,6 +1,6 @@
-/* Wraps machine operations for which CUDA C++ has no function. Names give the operation, its memory order and its
- * scope. Other files have no inline assembly, so that the same source runs on a CPU: with EP_EMULATE the functions
- * use atomic builtins, and waits let other threads run.
+/* Wraps machine operations for which CUDA C++ has no function. A function's name gives the operation, its memory order
+ * and its scope. Other files have no inline assembly, so that the same source also runs on a CPU. With EP_EMULATE the
+ * functions use atomic builtins, and waits let other threads run.
  *
  * Scopes are cta (block), gpu (device) and sys (all devices and the host). The PTX ISA defines orders and scopes
  * in "Memory Consistency Model". */
@@ -111,7 +111,7 @@ static const uint32_t EP_FULL_WARP = 0xffffffffu;
 
 #endif
 
-/* PTX without state space also accepts addresses in shared memory. */
+/* Operations whose PTX does not say `.global` also accept addresses in shared memory. */
 EP_LD_PTX(ld_volatile, "ld.volatile.global", EP_MO_RELAXED)
 EP_LD_PTX(ld_acquire_cta, "ld.acquire.cta", EP_MO_ACQUIRE)
 EP_LD_PTX(ld_relaxed_gpu, "ld.relaxed.gpu.global", EP_MO_RELAXED)
@@ -158,7 +158,7 @@ EP_DEVICE uint32_t cas_relaxed_gpu(uint32_t *p, uint32_t want, uint32_t v) {
 EP_RED(red_add_relaxed_gpu, "red.add.relaxed.gpu.global", EP_MO_RELAXED)
 EP_RED(red_add_release_gpu, "red.add.release.gpu.global", EP_MO_RELEASE)
 
-/* Loads input that no thread writes during the kernel, so not a receive buffer. */
+/* Loads input that no thread writes during the kernel. Do not use it for a receive buffer. */
 EP_DEVICE uint4 ld_readonly(const uint4 *p) {
 #ifdef EP_EMULATE
   return *p;
@@ -170,8 +170,8 @@ EP_DEVICE uint4 ld_readonly(const uint4 *p) {
 #endif
 }
 
-/* Loads a vector that is read only once, without a line in L1. It stays in program order with neighbouring asm
- * volatile statements. */
+/* Loads a vector that is read only once, and does not keep it in L1. The compiler does not move the load across
+ * neighbouring asm volatile statements. */
 EP_DEVICE uint4 ld_once(const uint4 *p) {
 #ifdef EP_EMULATE
   return *p;
@@ -216,21 +216,21 @@ EP_DEVICE void spin_pause() {
 #endif
 }
 
-/* Waits until the previous kernel of the stream has ended and its writes are visible. Nothing before sm_90. */
+/* Waits until the previous kernel of the stream has ended and its writes are visible. Does nothing before sm_90. */
 EP_DEVICE void pdl_wait() {
 #if !defined(EP_EMULATE) && EP_ARCH >= 900
   asm volatile("griddepcontrol.wait;" ::: "memory");
 #endif
 }
 
-/* Lets the next kernel of the stream start. Nothing before sm_90. */
+/* Lets the next kernel of the stream start. Does nothing before sm_90. */
 EP_DEVICE void pdl_launch() {
 #if !defined(EP_EMULATE) && EP_ARCH >= 900
   asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
 #endif
 }
 
-/* Named barriers of a part of a block: id is 1 to 15, threads a multiple of 32. */
+/* A barrier for `threads` threads of the block, a multiple of 32. `id`, 1 to 15, tells such barriers apart. */
 
 EP_DEVICE void bar_sync(uint32_t id, uint32_t threads) {
 #ifdef EP_EMULATE

@@ -1,5 +1,5 @@
-/* Sentinels: words of all ones in a slot, for data that has not arrived. Receivers poll the data words until none
- * is all ones, and write all ones back after they have read them. */
+/* A sentinel is a word of all ones. It stands in a slot for a word that has not arrived. Receivers poll the words of a
+ * slot until no word is a sentinel. After they have read the slot, they fill it with sentinels again. */
 #pragma once
 
 #include "common/ptx.cuh"

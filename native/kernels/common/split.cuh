@@ -1,6 +1,6 @@
-/* Kernels that send and receive in one launch, or with EP_SPLIT in two launches with the same call number. The
- * first ends when everything has been sent, and the second receives. Between them the call occupies no SM. The
- * next call's sender starts after this call's receiver has ended. */
+/* Names the entries of kernels that send and receive. Without EP_SPLIT, one launch does both. With EP_SPLIT, a call has
+ * two launches. The first ends when everything has been sent, and the second receives. Between the launches the call
+ * occupies no SM. The next call's first launch starts after this call's second launch has ended. */
 #pragma once
 
 /* The name of the entry that sends. With EP_FUSED it also receives. */

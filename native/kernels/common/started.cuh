@@ -1,5 +1,6 @@
-/* Start words of combine, which say which call each rank has begun. Each kernel family's layout
- * file defines ep_started(a, owner), which returns the address of the words on rank `owner`. */
+/* By start words, ranks tell each other which combine call they have begun. Word r on a rank holds the number of the
+ * last call that rank r has begun. ep_started(a, owner) returns the address of the words on rank `owner`. The layout
+ * file of each kernel family defines it. */
 #pragma once
 
 #include "common/check.cuh"
@@ -13,8 +14,8 @@ template <class Call> EP_DEVICE void ep_announce(const EpArgs &a, const Call &c,
   st_release_sys(ep_started(a, c.lane) + a.rank, c.number);
 }
 
-/* Loads the number of the last call that rank `lane` began. The load has block scope, so it may return an old
- * number from L1; only one warp of a block asks L2. */
+/* Loads the number of the last call that rank `lane` began. The load has block scope, so most warps of a block find the
+ * word in L1. The number may be old. ep_all_began then loads it again from L2. */
 EP_LD_PTX(ld_relaxed_cta, "ld.relaxed.cta.global", EP_MO_RELAXED)
 template <class Call> EP_DEVICE uint32_t ep_load_began(const EpArgs &a, const Call &c) {
   if (!ep_alive(a, c.lane < EP_RANKS ? c.lane : 0)) return c.number;
@@ -22,8 +23,9 @@ template <class Call> EP_DEVICE uint32_t ep_load_began(const EpArgs &a, const Ca
 }
 
 /* Waits until all ranks have begun the previous call. There are two sets of return slots, and in layout masked two
- * sets of weights: one for calls of even number, one for calls of odd number. A rank that began the previous call
- * no longer needs this call's set, so no barrier between calls is needed. */
+ * sets of weights. Calls with even numbers use one set, calls with odd numbers the other. When a rank has begun call 7,
+ * it has ended call 6, so the other ranks may overwrite the set of call 6 in call 8. No barrier between calls is
+ * needed. */
 template <class Call> EP_DEVICE bool ep_wait_started(const EpArgs &a, const Call &c) {
   const uint32_t before = ep_number_before(c.number);
   const uint32_t *p = ep_started(a, a.rank) + (c.lane < EP_RANKS ? c.lane : 0);

@@ -1,6 +1,6 @@
 /* Combine sends experts' rows back to the ranks of their tokens, and sums them there with the router weights. It
  * is launched as ep_combine_async and then ep_combine_wait, or as one kernel. All blocks of a grid must run at the
- * same time. A dispatch of the same state and algorithm must come before.
+ * same time. A dispatch with the same memory (state) and algorithm must run before the combine.
  *
  * Every row has its own slot. Rows are added in top-k order (under dedup in rank order), so the sum has the same
  * bits in every run. */

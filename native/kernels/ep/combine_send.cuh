@@ -1,6 +1,6 @@
 /* First half of combine: sends experts' rows back. Direct: each row goes to slot [token][k]. Dedup: the rows of
- * one token on this rank are weighted and summed, and the sum goes to slot [token][rank]. What dispatch wrote
- * stays, so that another combine can follow. */
+ * one token on this rank are weighted and summed, and the sum goes to slot [token][rank]. Combine changes nothing that
+ * dispatch wrote, so another combine can follow. */
 #pragma once
 
 #include "ep/signal.cuh"
@@ -127,8 +127,8 @@ EP_DEVICE const uint4 *ep_row(const EpTerms &t, int32_t row) {
   return t.rows + static_cast<int64_t>(row) * (EP_ROW_BYTES / 16);
 }
 
-/* Sums one vector of the rows of all lanes, in lane order, with EP_IN_FLIGHT loads in flight. A lane without a row
- * adds a zero vector, which changes no sum, because no sum is minus zero. */
+/* Sums one vector of the rows of all lanes, in lane order, with EP_IN_FLIGHT loads in flight. For a lane without a row
+ * it adds zeros. They change no sum, because no sum is minus zero. */
 EP_DEVICE void ep_sum_terms(float (&acc)[8], EpTerms mine, uint32_t count, uint32_t vector, bool inside) {
 #pragma unroll 1
   for (uint32_t k = 0; k < count; k += EP_IN_FLIGHT) {
@@ -188,8 +188,8 @@ EP_DEVICE void ep_note_returned(const EpArgs &a, uint32_t source, uint32_t done,
     ep_signal_completion(ep_word(a, static_cast<int>(source), EP_C_RANK, static_cast<uint32_t>(a.rank)), ep_round(a));
 }
 
-/* Sends the sums to the sources in turn, beginning with this rank (or with rank 0). All warps of the grid share a
- * source's chunks. */
+/* Sends the sums to one source after another. With a.rotate the first source is this rank, else it is rank 0. All warps
+ * of the grid share a source's chunks. */
 EP_DEVICE void ep_send_sums(const EpArgs &a) {
   const uint32_t warps = gridDim.x * warps_in_block();
   const uint32_t me = blockIdx.x + warp_id() * gridDim.x;

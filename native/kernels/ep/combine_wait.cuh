@@ -5,7 +5,7 @@
 #include "ep/combine_send.cuh"
 
 /* Waits for all senders. The blocks 0 to wait_sms - 1 call it, and each waits for a part of the senders' words.
- * Then each of these blocks adds EP_READY_FLAG to the go word of every summing block. */
+ * Then each of these blocks adds EP_READY_FLAG to the word EP_GO of every summing block. */
 static __device__ bool wait_for_all_arrivals(const EpArgs &a) {
   const uint32_t step = static_cast<uint32_t>(a.wait_sms) * blockDim.x;
   const uint32_t words = EP_ALGO == EP_DEDUP ? EP_RANKS : EP_PAIRS;

@@ -1,8 +1,10 @@
 /* Dispatch sends every token to the ranks of its experts. It is launched as ep_dispatch_async and then
- * ep_dispatch_wait, or as one kernel. There is no barrier over the grid. Instead, each step waits for words of the
- * step before: the monitors for the counters of written parts, the auxiliary block for the monitors' count words,
- * and the copying blocks for the auxiliary block's ready flag. So all blocks of a grid must be resident, and both
- * halves must have the same grid.
+ * ep_dispatch_wait, or as one kernel. There is no barrier over the grid. Instead, each step waits for words that the
+ * step before has written:
+ * - monitor blocks wait for counters of the parts that sending blocks have written
+ * - the auxiliary block waits for counts from the monitor blocks of all ranks
+ * - copying blocks wait for the auxiliary block's ready flag
+ * So all blocks of a grid must run at the same time, and both halves must have the same grid.
  *
  * Between two dispatches, all ranks must make a combine or a barrier. */
 #include "common/halves.cuh"

@@ -1,10 +1,12 @@
-/* Receives under dedup. A message names all experts of its token, and the receiver copies it to one row of each of
- * its own experts. Counters assign the rows, so the order of rows from one source changes from run to run. */
+/* The receiving half of dispatch with algo=dedup. A message names all experts of its token. The receiving rank copies
+ * the message to one row of each of those experts that it has. Blocks take rows by counters, so the order of the rows
+ * from one source changes from run to run. */
 #pragma once
 
 #include "ep/dispatch_wait.cuh"
 
-/* Assigns the rows of a message. Returns in lane k the row of top-k position k, or -1 if its expert is elsewhere. */
+/* Assigns the rows of a message. Returns in lane k the row of top-k position k, or -1 if its expert is on another
+ * rank. */
 EP_DEVICE int64_t ep_take_row(const EpArgs &a, const uint8_t *message, uint32_t source, uint32_t *local) {
   const uint32_t k = lane_id();
   if (k >= EP_TOPK) return -1;

@@ -46,8 +46,8 @@ EP_DEVICE EpDestination ep_rank_slot(const EpArgs &a, int32_t expert) {
   return {ep_region(a, rank, EP_D_RECV) + at, ep_counter(a, EP_RANK_FINISHED + rank)};
 }
 
-/* Reserves a token's slots; lane k of warp 0 has top-k position k. Under dedup, only the first position with an
- * expert on a rank gets a slot. */
+/* Reserves a token's slots. Lane k of warp 0 has top-k position k. Under dedup, a rank gets the token only once, at the
+ * first position whose expert is on that rank. */
 EP_DEVICE EpDestination ep_reserve(const EpArgs &a, int64_t token) {
   const uint32_t k = lane_id();
   const int32_t expert = k < EP_TOPK ? a.topk_ids[token * EP_TOPK + k] : -1;
@@ -90,8 +90,8 @@ EP_DEVICE void ep_stage_token(const EpArgs &a, int64_t token, uint8_t *message) 
     reinterpret_cast<float *>(message + EP_WEIGHTS_AT)[k] = a.weights != nullptr ? a.weights[token * EP_TOPK + k] : 1.0f;
 }
 
-/* Sends tokens block, block + blocks, ... of this rank, with one barrier a token. There are two sets of
- * destinations, because a warp without a copy to make already begins the next token. */
+/* Sends every token of this rank whose number modulo `blocks` is `block`, with one barrier for each token. There are
+ * two sets of destinations, because a warp that has nothing to copy begins the next token early. */
 static __device__ void ep_send_vectors(const EpArgs &a, uint32_t block, uint32_t blocks) {
   __shared__ EpDestination to[2][EP_TOPK];
   uint8_t *send = ep_region(a, a.rank, EP_D_SEND);

@@ -83,7 +83,8 @@ EP_DEVICE uint32_t ep_group_start(const EpOffsets &o, uint32_t local) {
   return g > 0 ? o.group_rows[g - 1] : 0;
 }
 
-/* Writes each expert's prefixes for the copying blocks, and zeroes the counters by which these blocks claim work. */
+/* Writes EP_PREFIX, each expert's row counts added up over sources, for the copying blocks. Zeroes the counters by
+ * which these blocks claim work. */
 EP_DEVICE void ep_publish_prefixes(const EpArgs &a, const EpOffsets &o) {
   for (uint32_t i = threadIdx.x; i < EP_PAIRS; i += blockDim.x) {
     const uint32_t local = i / EP_SOURCES;
@@ -120,7 +121,7 @@ static __device__ void ep_offsets_block(const EpArgs &a) {
     st_relaxed_gpu(ep_counter(a, EP_CLAIM), 0);
     st_release_gpu(ep_counter(a, EP_READY), EP_READY_FLAG);
   }
-  /* Under direct only combine reads the pairs, so the copying blocks start first. */
+  /* Under direct only combine reads the pairs, so they are written after the copying blocks have been released. */
   if (EP_ALGO == EP_DIRECT) ep_publish_pairs(a, o);
 }
 
@@ -167,9 +168,9 @@ EP_DEVICE void ep_copy_tile(const EpArgs &a, uint32_t local, uint32_t from, uint
   }
 }
 
-/* Claims and copies tiles of one local expert, until none is left. Each thread reads the prefixes itself, because
- * ptxas 13.0 joins two neighbouring `if (thread 0)` before a barrier and omits the reconvergence: lanes 1 to 31
- * would pass the barrier too early. */
+/* Claims and copies tiles of one local expert, until none is left. Every thread reads the prefixes, so that only one
+ * statement before the barrier is for thread 0. If there are two, ptxas 13.0 joins them, and lanes 1 to 31 pass the
+ * barrier too early. */
 EP_DEVICE void ep_copy_expert(const EpArgs &a, uint32_t local) {
   __shared__ uint32_t claimed;
   const int32_t *prefix = ep_counter(a, EP_PREFIX + local * EP_SOURCES);

@@ -42,7 +42,7 @@ enum EpRegion {
   EP_D_SEND,  /* [T, message] this rank's staged tokens */
   EP_D_RECV,  /* direct [L, sources, T, message]; dedup [R, T, message] */
   EP_D_COUNT, /* [L, sources] u64 tokens of a pair */
-  EP_D_RANK,  /* dedup [2, R] u64: messages of a source; the call number once all have arrived */
+  EP_D_RANK,  /* dedup [2, R] u64: [0, r] messages from rank r; [1, r] the call number once all have arrived */
   EP_D_ROWS,  /* dedup [R, T, K] i32 row of each selection, -1 if elsewhere */
   EP_C_RECV,  /* direct [T, K, row]; dedup [T, R, row] */
   EP_C_COUNT, /* [L, R] u64 rows of (sender's local expert, sender) */
@@ -83,7 +83,7 @@ enum EpCounter {
   EP_PREFIX = EP_PAIR + 2 * EP_EXPERTS,     /* [E] rows of (local expert, sources up to this one) */
   EP_TILE = EP_PREFIX + EP_EXPERTS,
   EP_CURSOR = EP_TILE + EP_EXPERTS,
-  EP_GO = EP_CURSOR + EP_EXPERTS,           /* [512] EP_READY_FLAG times the blocks that have seen all senders */
+  EP_GO = EP_CURSOR + EP_EXPERTS,           /* [512] EP_READY_FLAG times the number of blocks that saw all senders */
   EP_COUNTERS = EP_GO + 512,
 };
 

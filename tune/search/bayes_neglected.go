@@ -6,8 +6,9 @@ import (
 )
 
 // neglected returns the most promising option of the kernel with the fewest tried points. It looks only at kernels that
-// are nearly as fast as the best one and that have no point in the batch. If there is none, it returns `otherwise`. One
-// misleading slow point could otherwise hide the fastest points of a small kernel for the rest of a search.
+// are nearly as fast as the best one and that have no point in the batch. If there is no such kernel, it returns
+// `otherwise`. Without neglected, one slow point of a small kernel could keep the search from the fast points of this
+// kernel.
 func (b *bayesSearch) neglected(all []option, batch []int, least float64, otherwise option) option {
 	of := map[string][]option{}
 	for _, o := range all {
@@ -18,7 +19,8 @@ func (b *bayesSearch) neglected(all []option, batch []int, least float64, otherw
 	}
 	fewest, out := math.MaxInt, otherwise
 	for _, k := range b.kernels {
-		tried := slices.DeleteFunc(slices.Clone(k.points), b.Fresh) // failed points too: a kernel that hangs has had its share
+		// Failed points count as tried, so that the search does not choose a kernel that hangs in every batch.
+		tried := slices.DeleteFunc(slices.Clone(k.points), b.Fresh)
 		known := b.Ranked(tried)
 		if len(of[k.kernel]) > 0 && len(known) > 0 && len(tried) < fewest && b.Score(known[0]) <= least+neglectedGap {
 			fewest, out = len(tried), mostPromising(of[k.kernel])

@@ -18,7 +18,8 @@ type DecisionRules struct {
 	Protocol   Protocol
 	AA         record.AA // the A/A test of this search
 
-	// HostBound returns why the host limits the default's median time, in seconds, or "". It may be nil.
+	// HostBound gets the default's median time in seconds. It returns why the host limits this time, or "". HostBound
+	// may be nil.
 	HostBound func(seconds float64) string
 }
 
@@ -118,9 +119,9 @@ type Preference struct {
 }
 
 // Choose picks a winner from the finalists `fs`, sorted fastest first. Of those within the band of the fastest, it
-// takes the incumbent, else the default, else Neighbour, else the cheapest. The cheapest must lie two standard errors
-// inside the band's edge, because noise alone may bring a slower config within the band. winner and ties are indices of
-// fs. For an empty fs, winner is -1.
+// takes the incumbent, else the default, else Neighbour, else the cheapest. The cheapest must stay within the band even
+// if two standard errors are added to its time, because noise may make a slower config look as fast. winner and ties
+// are indices of fs. For an empty fs, winner is -1.
 func (p Preference) Choose(fs []Finalist, band float64) (winner int, ties []int) {
 	if len(fs) == 0 {
 		return -1, nil

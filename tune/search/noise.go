@@ -8,7 +8,7 @@ import (
 	"github.com/epbench/epbench/tune/stat"
 )
 
-// screenRounds returns the rounds that a new point needs for a standard error within the band.
+// screenRounds returns the number of rounds after which a new point's standard error is within the band.
 func (s *State) screenRounds() int {
 	noise := s.noise()
 	if s.Band <= 0 || noise == 0 {

@@ -21,8 +21,9 @@ type priors struct {
 // usualPriors holds the default priors. `switches` is the roughness of an axis of two values.
 var usualPriors = priors{roughness: 0.1, switches: 0.03, nugget: 0.01, level: 0.6, params: 0.5, strength: 1}
 
-// At a distance of n steps from the most likely value, the log likelihood is lower by n * n * stepCost. The prior of
-// the mean weighs as much as meanPoints measured points, the prior of the variance as much as variancePoints.
+// stepCost is the loss of log likelihood at one step from the most likely value. The loss grows with the square of the
+// number of steps. The prior of the mean weighs as much as meanPoints measured points. The prior of the variance weighs
+// as much as variancePoints measured points.
 const (
 	stepCost       = 0.5
 	meanPoints     = 1
@@ -46,8 +47,7 @@ var priorSettings = []priorSetting{
 	{"strength", []float64{0, 0.5, 1, 2, 4}, func(p *priors) *float64 { return &p.strength }},
 }
 
-// parsePriors parses NAME=NUMBER:NAME=NUMBER. Priors that
-// the text does not name keep their usual values.
+// parsePriors parses NAME=NUMBER:NAME=NUMBER. Priors that the text does not name keep their usual values.
 func parsePriors(text string) (priors, error) {
 	out := usualPriors
 	for word := range strings.SplitSeq(text, ":") {

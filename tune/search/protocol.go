@@ -17,9 +17,9 @@ import (
 //   - The confirmation measures the winner of the finals and the default config in new rounds.
 type Protocol struct {
 	Band      float64 // smaller relative differences count as equal
-	AARounds  int     // rounds between looks at the A/A spread
+	AARounds  int     // rounds after which the A/A test computes the spread again
 	MaxAA     int     // largest number of rounds of the A/A test
-	Finalists int     // largest number, without the required configs
+	Finalists int     // largest number of finalists, besides the required configs
 	MinRounds int     // rounds of the finals before points are dropped
 	MaxRounds int     // largest number of rounds of the finals
 

@@ -106,10 +106,12 @@ func (s *State) undecided() (out []int) {
 	return out
 }
 
-// undecidedErrors is more than 2, because the fastest of hundreds of points may only be lucky.
+// undecidedErrors says how many standard errors make a point certainly slower. Two would be too few, because the
+// fastest of hundreds of points may only be lucky.
 const undecidedErrors = 4
 
-// screen measures as many points as the budget allows, and returns them. Under a time limit it measures chunks.
+// screen measures as many points as the budget allows, and returns them. Under a time limit it measures `chunk` new
+// points at a time.
 func screen(ctx context.Context, s *State, rounds int) ([]int, error) {
 	fresh := s.Shuffled()
 	size := len(fresh)

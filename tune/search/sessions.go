@@ -52,8 +52,8 @@ func mergePoint(sessions [][]Finalist, point int) (out Finalist, ok bool) {
 }
 
 // Claim returns a finalist's gain over the default, and warnings. `earlier` is the gain in the rounds that chose the
-// finalist. If the gain differs from `earlier`, or between rounds with and without neighbours, Claim widens the
-// interval to cover both.
+// finalist. If the gain differs from `earlier`, Claim widens the interval to cover both gains. It does the same if the
+// gains in rounds with and without neighbours differ.
 func (f Finalist) Claim(dflt Finalist, earlier stat.Estimate) (gain stat.Estimate, warnings []string) {
 	gain = f.Gain(dflt)
 	if f.Point == dflt.Point {
@@ -84,8 +84,8 @@ func AAOverSessions(merged []Finalist, dflt int) *record.SessionsAA {
 	return &record.SessionsAA{Ratio: record.Interval{Mid: 1 / ratio.Mid, Low: 1 / ratio.High, High: 1 / ratio.Low}, Default: base.SessionSpread()}
 }
 
-// DecideOverSessions decides again, by the merged finalists of further sessions. The finalists must include challenger
-// and default. A faster runner-up becomes the challenger. The result is the decision and the finalist of its config.
+// DecideOverSessions decides again. It uses `merged`, the finalists over further sessions, which must include
+// challenger and default. A faster runner-up becomes the challenger. It returns the decision and the finalist that won.
 // The decision is noisy only if the A/A interval over sessions excludes 1.
 func (c Conclusion) DecideOverSessions(s *Space, was record.Decision, merged []Finalist, sessions int) (record.Decision, Finalist) {
 	dflt := pick(merged, c.Default.Point)

@@ -17,10 +17,11 @@ import (
 type Axis struct {
 	Name   string
 	Values []ep.Value
-	Design bool // each value counts as another kernel
+	Design bool // the search treats each value as a kernel of its own
 }
 
-// Rule returns the name of the constraint that a config breaks, or "". A rule must not store the config.
+// Rule returns the name of the constraint that a config breaks, or "". A rule must not store the config, because the
+// config changes after the call.
 type Rule func(ep.Config) string
 
 // Grid describes the configs of one kernel: all combinations of values that break no rule.

@@ -118,7 +118,7 @@ type reader struct {
 	kernel string   // of a cache file
 	format string   // T4 or cache
 	names  []string // parameters of a cache file
-	points []Point  // times in the file's unit until convert
+	points []Point  // in the file's unit of time; convert changes the times to seconds
 }
 
 var errFormat = errors.New(`neither a T4 file (with "results") nor a cache file of Kernel Tuner (with "cache")`)

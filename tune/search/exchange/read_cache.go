@@ -12,7 +12,7 @@ import (
 // outsideSpace stands in place of a time in Kernel Tuner's entry for a config outside the space.
 const outsideSpace = "InvalidConfig"
 
-// cached reads one entry of "cache". Times are milliseconds.
+// cached reads one entry of "cache". Times are in milliseconds.
 func (r *reader) cached(key string) error {
 	if len(r.names) == 0 {
 		return errors.New("tune_params_keys: missing before the cache")

@@ -12,7 +12,7 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// invalidities gives the words of results-schema.json for failures.
+// invalidities maps statuses of failed configs to the words that results-schema.json allows.
 var invalidities = map[ep.Status]string{
 	ep.Illegal: "constraints", ep.CompileFailed: "compile", ep.LaunchFailed: "runtime", ep.Crash: "runtime",
 	ep.Mismatch: "correctness", ep.Hang: "timeout", ep.Unstable: "runtime",

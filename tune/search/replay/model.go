@@ -38,12 +38,12 @@ type Noise struct {
 
 	Drift        float64 // deviation of the machine's drift
 	DriftMemory  float64 // correlation of consecutive samples
-	Common       float64 // deviation of the noise of a round
+	Common       float64 // deviation of the noise that all configs of a round share
 	CommonMemory float64 // correlation of consecutive rounds
 	Placement    float64 // deviation of a config's noise between sessions
 	Mode         float64 // relative slow-down of the second mode
 	ModeStays    float64 // probability to keep the mode
-	Tick         float64 // seconds; 0 for an exact clock
+	Tick         float64 // resolution of the clock in seconds; 0 for an exact clock
 
 	WarmUp  float64 // relative slow-down of the first sample
 	WarmFor float64 // samples until WarmUp falls to 1/e
@@ -191,9 +191,9 @@ func (m *Model) own(point int) []float64 {
 
 const stretchMean = 8
 
-// residual returns the next residual of a config. It draws stretches of the config's own residuals, which keeps their
-// correlation (stationary bootstrap, Politis and Romano 1994). A config without residuals gets one of n.Residuals, or
-// else normal noise.
+// residual returns the next residual of a config. It draws stretches of consecutive residuals of the config, so that
+// their correlation stays (stationary bootstrap, Politis and Romano 1994). A config without residuals gets one of
+// n.Residuals, or else normal noise.
 func (p *pointNoise) residual(rng *rand.Rand, n *Noise, own []float64) float64 {
 	switch {
 	case len(own) > 0:

@@ -14,7 +14,7 @@ import (
 
 // A Baseline describes how fast random search finds fast configs. Source: Willemsen et al., "A Methodology for
 // Comparing Auto-Tuning Optimization Algorithms", 2024, and its program autotuning_methodology 1.1.0
-// (searchspace_statistics.py, baseline.py). Baseline does not smooth the curve of random search.
+// (searchspace_statistics.py, baseline.py). Unlike that program, Baseline does not smooth the curve of random search.
 type Baseline struct {
 	slowest []float64 // seconds, slowest first
 	Tries   int       // expected number of configs until Cutoff
@@ -66,7 +66,7 @@ func (b Baseline) tries(share float64) int {
 	return int(math.Ceil(float64(i) / float64(n+1-i)))
 }
 
-// at returns the expected time of random search's fastest config.
+// at returns the expected time of the fastest config that random search has found after some seconds.
 func (b Baseline) at(seconds float64) float64 {
 	tried := math.Max(1, math.RoundToEven(seconds/b.each))
 	n := len(b.slowest)
@@ -76,10 +76,9 @@ func (b Baseline) at(seconds float64) float64 {
 
 const moments = 1000
 
-// Score returns the mean of (random - found) / (random - best) over moments from Start to Cutoff. At a moment,
-// `random` is the time of the fastest config of random search, `found` that of the searches, and `best` that of the
-// whole space. 0 is the score of random search. 1 is the
-// score of searches that know the best config from Start on.
+// Score returns the mean of (random - found) / (random - best) over moments from Start to Cutoff. At a moment, `random`
+// is the time of the fastest config of random search, `found` that of the searches, and `best` that of the whole space.
+// The score is 0 for random search, and 1 for searches that know the best config from Start on.
 func (b Baseline) Score(searches [][]step) float64 {
 	best, slowest, sum := b.slowest[len(b.slowest)-1], b.slowest[0], 0.0
 	for k := 1; k <= moments; k++ {
@@ -119,7 +118,8 @@ func (m *Model) ValidShare() float64 {
 	return 1 - float64(failed)/float64(len(m.Truth))
 }
 
-// ScoreOf returns the score of a study on one model, and its report. Each search ends at the baseline's Cutoff.
+// ScoreOf runs a study on one model, and returns the study's score and report. Each search ends at the baseline's
+// Cutoff.
 func (s Study) ScoreOf(ctx context.Context, m *Model) (score float64, r Report, err error) {
 	b := m.Baseline()
 	if b.Cutoff <= b.Start {

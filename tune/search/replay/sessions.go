@@ -12,16 +12,16 @@ import (
 
 const claimSessions = 3
 
-// Stability says how much gains of a config differ between sessions. A pair of gains is beyond its error if the two
-// gains differ by more than 1.96 joint standard errors.
+// Stability says how much gains of a config differ between sessions. It counts pairs of gains, and the pairs that
+// differ clearly: by more than 1.96 joint standard errors.
 type Stability struct {
 	Configs  int `json:"configs"`  // with a gain in several sessions
 	Sessions int `json:"sessions"` // largest number of sessions of a config
 
-	Alone       int `json:"alone"`        // pairs of gains in consecutive sessions
-	AloneBeyond int `json:"alone_beyond"` // of Alone, beyond their error
+	Alone       int `json:"alone"`        // pairs of gains, from one session and from the next session
+	AloneBeyond int `json:"alone_beyond"` // pairs of Alone that differ clearly
 	Claims      int `json:"claims"`       // pairs whose intervals cover differences between sessions
-	Beyond      int `json:"beyond"`       // of Claims, beyond their error
+	Beyond      int `json:"beyond"`       // pairs of Claims that differ clearly
 
 	TimeSpread float64 `json:"time_spread"` // relative deviation of a config's time
 	GainSpread float64 `json:"gain_spread"` // relative deviation of a config's gain
@@ -43,7 +43,7 @@ type sessionGains struct {
 }
 
 // StabilityOf compares the gains of each config between sessions. For a config with six or more sessions, it compares
-// three sessions with the next three. For other configs, it compares all sessions with the confirmation.
+// three sessions with the next three. For a config with fewer sessions, it compares all of them with the confirmation.
 func StabilityOf(results []record.Result) Stability {
 	var out Stability
 	var timeSquares, gainSquares []float64

@@ -43,10 +43,10 @@ type Report struct {
 	MaxSamples  int     `json:"max_samples"`  // of one search
 	Missed      float64 `json:"missed"`       // mean of SearchResult.Missed
 	Seconds     float64 `json:"seconds"`      // mean wall time, 0 if unknown
-	Covered     float64 `json:"covered"`      // share of challengers' intervals with the true gain
+	Covered     float64 `json:"covered"`      // share of challengers' intervals that contain the true gain
 	Noisy       float64 `json:"noisy"`        // share of searches too noisy to decide
 
-	Searches []SearchResult `json:"searches"` // first of each replay
+	Searches []SearchResult `json:"searches"` // first search of each replay
 
 	steps [][]step
 }

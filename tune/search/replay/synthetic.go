@@ -38,8 +38,8 @@ func ParseLandscape(name string) (draw func(Noise, uint64) *Model, err error) {
 	return found.draw, err
 }
 
-// Synthetic draws the true times of 320 configs. The best takes one unit of time, 27 more take at most 1.2 % longer,
-// and the others 1.012 + exp(N(-1.2, 1)) units. Similar configs take similar times.
+// Synthetic draws the true times of 320 configs. The best takes one unit of time. 27 configs take at most 1.2 % longer.
+// The remaining configs take 1.012 units plus a lognormal time. Similar configs take similar times.
 func Synthetic(noise Noise, seed uint64) *Model {
 	rng := rand.New(rand.NewPCG(seed, 0x73796e74))
 	grid := search.Grid{Kernel: "synthetic", Axes: []search.Axis{

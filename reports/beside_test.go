@@ -15,7 +15,8 @@ func besideProblem() ep.Problem {
 		Dispatch: ep.BF16, Combine: ep.BF16, Beside: "copy", Objective: ep.BesideProduct}
 }
 
-// besideLine returns a log line: the call takes `alone` us, the product 100 us, and both together 100 + cost us.
+// besideLine returns a log line. The call takes `alone` us, and the product takes 100 us. Both together take `cost`
+// us longer than the product.
 func besideLine(config string, sms int, alone, cost float64) record.Result {
 	c, err := ep.ParseConfig(config)
 	if err != nil {

@@ -13,7 +13,7 @@ import (
 
 type trial struct {
 	routing string
-	values  string // without the kernel, "k"
+	values  string // the config's values; its kernel is "k"
 	role    record.Role
 	stage   record.Stage
 	round0  int
@@ -109,7 +109,7 @@ func TestTwinOfManyBlocks(t *testing.T) {
 	}
 }
 
-// TestDecisionDecides: the decision in run.json counts, even if the log shows a faster config.
+// TestDecisionDecides: the winner is the config that run.json names, even if the log shows a faster config.
 func TestDecisionDecides(t *testing.T) {
 	l := build([]trial{{"uniform", "sms=32", def, "screen", 0, times(20, 3), ""}, {"uniform", "sms=64", cand, "screen", 0, times(10, 3), ""},
 		{"uniform", "sms=8", cand, "screen", 0, times(12, 3), ""}})

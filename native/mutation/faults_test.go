@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// TestLists: every fault of the lists can be put into the current tree.
+// TestLists: the text of every fault in the lists occurs once in the current sources.
 func TestLists(t *testing.T) {
 	lists, err := filepath.Glob("*.yaml")
 	if err != nil || len(lists) == 0 {
@@ -29,7 +29,7 @@ func TestLists(t *testing.T) {
 	}
 }
 
-// TestMutate: the test notices one of two faults. Afterwards the file is as before.
+// TestMutate: of two faults the test notices one. After the run the file has its earlier content.
 func TestMutate(t *testing.T) {
 	dir := t.TempDir()
 	tree := filepath.Join(dir, "tree")
@@ -91,7 +91,7 @@ func TestCopyFile(t *testing.T) {
 	}
 }
 
-// TestRemoveOthers: the copy loses the files that the repository no longer has.
+// TestRemoveOthers: files that the repository no longer has are removed from the copy.
 func TestRemoveOthers(t *testing.T) {
 	tree := filepath.Join(t.TempDir(), "tree")
 	if err := removeOthers(tree, []string{"a"}); err != nil {

@@ -32,7 +32,7 @@ func recorded(t *testing.T) map[string]*reports.Loaded {
 	return out
 }
 
-// axisWords gives for each kind the words on its axes, and the runs that have such a picture.
+// axisWords gives, for each kind of picture, the words on its axes and the runs for which this picture can be drawn.
 var axisWords = map[string]struct{ words, runs []string }{
 	"gain":      {[]string{"tokens per rank", "gain over the default (x)", "1: as fast as the default"}, []string{"failures", "ties", "large", "cpu-sweep", "cpu-single"}},
 	"bandwidth": {[]string{"tokens per rank", "GB/s of the busiest rank", "each token once to each rank that needs it"}, []string{"failures", "ties", "large", "cpu-sweep", "cpu-single"}},
@@ -128,7 +128,7 @@ func svgText(t *testing.T, svg []byte) string {
 	}
 }
 
-// colours counts the colours of a picture, but stops at `enough` colours.
+// colours counts the colours of a picture. It stops counting at `enough`.
 func colours(img image.Image, enough int) int {
 	seen := map[color.Color]bool{}
 	for y := img.Bounds().Min.Y; y < img.Bounds().Max.Y && len(seen) < enough; y += 2 {
@@ -179,7 +179,8 @@ func luminance(c color.RGBA) float64 {
 	return 0.299*float64(c.R) + 0.587*float64(c.G) + 0.114*float64(c.B)
 }
 
-// TestPeersBesideOurs: imported times appear in the picture of a run with the same shape.
+// TestPeersBesideOurs: times that were imported from another library appear in the picture of a run with the same
+// shape.
 func TestPeersBesideOurs(t *testing.T) {
 	l := recorded(t)["failures"]
 	p := l.Cases[0].Problem

@@ -9,7 +9,8 @@ import (
 	"github.com/epbench/epbench/tune/record"
 )
 
-// library returns a run at three token counts. Its best dispatch takes `us`, 10 x `us` and 100 x `us` microseconds.
+// library returns a run at three token counts. At the first count its best dispatch takes `us` microseconds. At each
+// next count it takes ten times as long.
 func library(name, layout string, us float64) *reports.Loaded {
 	run := &record.Run{Machine: ep.Machine{PCIID: "10de:2335", Arch: "sm_90", SMs: 132, GPUs: 2, Name: "H200"}}
 	var results []record.Result

@@ -1,4 +1,4 @@
-"""Tests of the comparison with other tuners: python3 native/python/search/test_search.py"""
+"""Tests kernel_tuner_strategy.py, hub.py and priors.py: python3 native/python/search/test_search.py"""
 
 import gzip
 import importlib.util
@@ -16,7 +16,7 @@ T4 = os.path.join(os.path.dirname(__file__), "../../../tune/search/exchange/test
 
 
 class Program:
-    """Answers like epbench, for `left` configs of one kernel."""
+    """Answers requests like epbench. It has one kernel and a budget of `left` configs."""
 
     def __init__(self, left):
         self.left, self.asked, self.line = left, [], ""

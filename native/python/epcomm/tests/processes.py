@@ -24,7 +24,7 @@ def _report(rank, work, arguments, results):
 
 
 def join(rank, port, device="cpu", ranks=2):
-    """Makes this process a rank of torch.distributed, over gloo."""
+    """Makes this process a rank of torch.distributed with the backend gloo."""
     os.environ.update(MASTER_ADDR="127.0.0.1", MASTER_PORT=str(port))
     if device == "cuda":
         torch.cuda.set_device(rank)
@@ -33,7 +33,8 @@ def join(rank, port, device="cpu", ranks=2):
 
 
 def _collect(processes, results):
-    """Returns {rank: (result, error text)} of the ranks that ended."""
+    """Waits until all ranks have ended. Returns {rank: (result, error text)}. If a rank fails or takes too long,
+    ranks may be missing."""
     ended, end = {}, time.monotonic() + 500
     while len(ended) < len(processes) and time.monotonic() < end:
         try:
@@ -49,7 +50,8 @@ def _collect(processes, results):
 
 
 def run_ranks(test, work, *arguments, ranks=2, **environment):
-    """Returns the results of work(rank, port, *arguments), or fails the test if a rank fails."""
+    """Calls work(rank, port, *arguments) in a process for each rank, and returns the results. If a rank fails, the
+    test fails."""
     context = torch.multiprocessing.get_context("spawn")
     results = context.Queue()
     with tempfile.TemporaryDirectory() as cache, mock.patch.dict(os.environ, EPCOMM_CACHE=cache, **environment):

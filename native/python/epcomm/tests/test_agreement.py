@@ -49,7 +49,8 @@ def order(buffer, rank):
     return differ
 
 
-# (name, function of (Buffer, rank) that returns the function with the different call, difference that the error names)
+# Each situation has a name, a function f(buffer, rank), and the difference that the error must name. f makes calls
+# that are equal on all ranks, and returns a function that makes a call that is not.
 SITUATIONS = (
     ("the first size", lambda b, r: lambda: low(b, r, 16 if r else 8), "num_max_dispatch_tokens_per_rank is 8 on rank 0, 16 on rank 1"),
     ("a later size", lambda b, r: low(b, r, 16) or (lambda: low(b, r, 24 if r else 16)), "num_max_dispatch_tokens_per_rank is 16 on rank 0, 24 on rank 1"),
@@ -94,7 +95,7 @@ class TestAgreement(unittest.TestCase):
             with self.subTest(name):
                 self.assertEqual(first, second)
                 self.assertEqual(first, f"disagree: the ranks differ in what they call: {want}; all ranks must make the same calls")
-                self.assertLess(max(took, took_too), 20)  # the deadline is 40
+                self.assertLess(max(took, took_too), 20)  # seconds; the deadline is 40 s
         self.assertEqual(len(raised[0]), len(SITUATIONS), raised)
 
 

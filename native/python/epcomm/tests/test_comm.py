@@ -1,4 +1,5 @@
-"""Tests epcomm without PyTorch on the emulated driver. EPCOMM_PACK names the test pack, EPCOMM_LIBRARY the library."""
+"""Tests epcomm without PyTorch on the emulated driver. EPCOMM_PACK must name the test pack. EPCOMM_LIBRARY must name
+the library."""
 
 import array
 import concurrent.futures
@@ -51,7 +52,8 @@ class Gather:
 
 
 def layer(comm, rank, tokens):
-    """Makes a layer of ones, whose result must be 1. Returns an error text, or ""."""
+    """Makes a dispatch and a combine of tokens whose elements are all 1. The result must be 1 too. Returns an error
+    text, or ""."""
     i = comm.info
     x = array.array("H", [0x3F80] * (tokens * i.hidden))
     ids = array.array("q", [(t * 3 + k + rank) % i.experts for t in range(tokens) for k in range(i.topk)])
@@ -427,7 +429,7 @@ class Configs(unittest.TestCase):
                 config.must_be_on(on("cuda", 0), x=at(on("cuda", 0)), y=at(wrong))
 
 
-# Replaces epbench, and writes the file in two steps.
+# Stands for epbench. It writes the pack slowly, in two steps, so that two jobs can collide.
 SLOW_PROGRAM = """#!/bin/sh
 while [ "$1" != -o ]; do shift; done
 printf whole > "$2"; sleep 0.3; printf ' pack' >> "$2"

@@ -1,6 +1,6 @@
 """Compares epcomm.deepep with plain PyTorch on two ranks. EPCOMM_TEST_DEVICE=cuda uses two GPUs.
-EPCOMM_TEST_SHAPE=hidden,experts,topk,tokens sets the shape. EPBENCH_PROGRAM names epbench. EPCOMM_NATIVE names the
-extension; 0 means ctypes."""
+EPCOMM_TEST_SHAPE=hidden,experts,topk,tokens sets the shape. EPBENCH_PROGRAM must name the program epbench.
+EPCOMM_NATIVE names the C++ extension. With EPCOMM_NATIVE=0, calls go through ctypes."""
 
 import contextlib
 import inspect
@@ -86,7 +86,7 @@ def check_normal(buffer, rank, seed):
 
 
 def check_rows(rank, everyone, source, got, got_ids, got_weights, counts, handle):
-    """Checks the order of rows (source ranks, then tokens) and the local experts."""
+    """Checks that rows are sorted by source rank and then by token, and that they have the right local experts."""
     local, at = EXPERTS // RANKS, 0
     rows = widened(*got) if isinstance(got, tuple) else got
     for r, (x, ids, weights) in enumerate(everyone):
@@ -149,7 +149,7 @@ def check_block(expert, everyone, rows, count, src_info, ranges, bound):
 
 
 def known_calls(buffer, rank):
-    """Checks that the extension makes repeated calls without Buffer's Python methods."""
+    """Makes calls twice with the same arguments. Checks that the second calls do not run Buffer's Python methods."""
     x, ids, weights = draw(rank, 4)
 
     def calls(source, config, named):
@@ -198,7 +198,7 @@ def handles_in_any_order(buffer, rank):
 
 
 def uneven(buffer, rank):
-    """Makes a call in which rank 1 has few tokens: all ranks must use the same kernels."""
+    """Makes a call in which rank 1 has few tokens. Such calls end only if both ranks use the same kernels."""
     x, ids, weights = (t[:3] if rank == 1 else t for t in draw(rank, 7))
     got, _, handle, _, _ = buffer.low_latency_dispatch(x, ids, TOKENS, EXPERTS, use_fp8=False)
     back, again = (buffer.low_latency_combine(got, ids, weights, handle)[0] for _ in range(2))
@@ -226,7 +226,7 @@ def idle(buffer, rank):
 
 
 def copies_on_the_stream_of_the_call(buffer, rank):
-    """Checks that a tensor that is not contiguous is copied on the call's stream."""
+    """Passes a tensor that is not contiguous. Checks that it is copied on the call's stream."""
     x, ids, _ = draw(rank, 11)
     per_rank, _, per_expert, is_in, _ = buffer.get_dispatch_layout(ids, EXPERTS)
     args = {"num_tokens_per_rank": per_rank, "is_token_in_rank": is_in, "num_tokens_per_expert": per_expert}

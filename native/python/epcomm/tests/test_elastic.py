@@ -23,7 +23,7 @@ def drawn(rank, seed):
 
 
 def expected(rank, everyone, x_of):
-    """Returns for each received row: source rank * MOST + token, row, local ids, weights."""
+    """Returns what dispatch must return: column 0 of recv_src_metadata, the rows, the local ids and the weights."""
     parts = []
     for r, (x, ids, weights) in enumerate(everyone):
         here = (ids // LOCAL == rank) & (ids >= 0)
@@ -154,7 +154,7 @@ class TestElastic(unittest.TestCase):
         run_ranks(self, one_rank)
 
     def test_theoretical_sms(self):
-        """The numbers come from DeepEP V2."""
+        """Compares with numbers of SMs that come from DeepEP V2."""
         buffer = elastic.ElasticBuffer.__new__(elastic.ElasticBuffer)
         buffer._sms, buffer._device_sms = {}, lambda: 132
         gbs = 18 * 26.562 * elastic.LINK_EFFICIENCY

@@ -1,4 +1,4 @@
-"""Tests which packs EP refuses, and on which stream it copies and allocates."""
+"""Tests that EP refuses packs and tensors that do not fit, and that it copies and allocates on the right stream."""
 
 import os
 import sys
@@ -20,7 +20,7 @@ from epcomm import ep as module  # noqa: E402
 
 
 def stand_in(**info):
-    """Returns (patch, comm); comm is a mock of a Comm."""
+    """Returns a patch and a mock of a Comm. Inside the patch, EP uses this mock."""
     about = {"layout": 0, "hidden": 8, "topk": 2, "max_tokens": 4, "groups": 1, "experts": 2, "local_experts": 1, "ranks": 2,
              "in_flight": 1, "nodes": 1, "dtypes": 2, "default_dtype": 1}
     comm = mock.Mock(info=epcomm.Info(**{**about, **info}))
@@ -45,7 +45,7 @@ class TestEP(unittest.TestCase):
             comm.destroy.assert_called_once_with()
 
     def test_numbers_are_not_used_again(self):
-        """Compiled functions keep an EP's number."""
+        """Checks that a new EP never gets the number of a destroyed EP, which a compiled function may still hold."""
         first, second = make(), make()
         first.destroy()
         third = make()

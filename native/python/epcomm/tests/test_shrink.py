@@ -1,5 +1,6 @@
-"""Tests Buffer with enable_shrink on two ranks. Rank 1 leaves out some calls. EPBENCH_PROGRAM names epbench.
-EPCOMM_NATIVE names the extension, for a second run."""
+"""Tests Buffer with enable_shrink on two ranks. Rank 1 misses some calls, so that rank 0 must continue without it.
+EPBENCH_PROGRAM must name the program epbench. If EPCOMM_NATIVE names the C++ extension, the tests run a second time
+with it."""
 
 import os
 import sys
@@ -25,7 +26,7 @@ def draw(rank, seed):
 
 
 def call(buffer, rank, seed, alive, halves=False):
-    """Checks that experts of lost ranks add nothing."""
+    """Makes a dispatch and a combine, and checks that the sums have no share of experts on lost ranks."""
     x, ids, weights = draw(rank, seed)
     rows, count, handle, _, hook = buffer.low_latency_dispatch(x, ids, TOKENS, EXPERTS, use_fp8=False, return_recv_hook=halves)
     if halves:
@@ -48,7 +49,7 @@ def masked(buffer):
 
 
 def without_the_other(buffer):
-    """Shrinks to rank 0. Returns the receive hook of a dispatch."""
+    """Makes the buffer continue with rank 0 alone. Returns the receive hook of a dispatch."""
     x, ids, weights = draw(0, 3)
     rows, _, handle, _, _ = buffer.low_latency_dispatch(x, ids, TOKENS, EXPERTS, use_fp8=False)
     for what in (buffer.check, lambda: buffer.low_latency_combine(rows, ids, weights, handle)):

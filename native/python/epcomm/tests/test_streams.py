@@ -1,4 +1,5 @@
-"""Tests streams, hooks and CUDA graphs of epcomm.deepep with stand-ins for CUDA's streams."""
+"""Tests how epcomm.deepep uses streams, hooks and CUDA graphs. Python objects stand for CUDA's streams, so no GPU is
+needed."""
 
 import ctypes
 import os
@@ -124,7 +125,8 @@ class TestEvents(unittest.TestCase):
         self.link = native.load().epcomm_native_link(None, addresses(functions), lane, None, (ctypes.c_int64 * 16)())
 
     def calls(self, stream, count=1):
-        """Makes `count` calls on a stream. Returns the events and waits that the extension asked for."""
+        """Makes `count` calls on a stream. Returns which functions for events and waits the extension called in the
+        driver."""
         self.asked.clear()
         for _ in range(count):
             native.operators().ll_receive(self.link, stream, 0, None)
@@ -155,7 +157,8 @@ class TestLink(unittest.TestCase):
 
 class TestCollector(unittest.TestCase):
     def test_the_end_of_a_buffer_calls_no_driver(self):
-        """Python's collector may delete a Buffer during a capture."""
+        """Checks that a deleted Buffer frees nothing before give_back_left, because Python may delete it during a
+        capture."""
         buffer, comm = Buffer.__new__(Buffer), mock.Mock()
         link = mock.Mock(comm=comm)
         buffer._links = {"bf16": link, "fp8": link}

@@ -1,4 +1,4 @@
-"""Runs DeepEP's own tests without a GPU. Put this folder on PYTHONPATH before the shim's."""
+"""Runs DeepEP's own tests without a GPU. PYTHONPATH must have this folder before the folder of the shim."""
 
 import ctypes
 import importlib
@@ -14,14 +14,14 @@ import torch
 import torch.distributed as dist
 from torch.overrides import TorchFunctionMode
 
-os.environ["EPCOMM_NATIVE"] = "0"  # the extension would bypass the streams
+os.environ["EPCOMM_NATIVE"] = "0"  # calls of the C++ extension would not be checked
 _driver = ctypes.CDLL("libcuda.so.1")
 _driver.emul_kernels.restype = ctypes.c_char_p
 _index = 0
 
 
 class _OnTheCPU(TorchFunctionMode):
-    """Makes tensors for cuda on the CPU. Empty tensors are 0xFF (NaN, or -1)."""
+    """Makes tensors on the CPU if a test asks for cuda. All bytes of an empty tensor are 0xFF, which is NaN or -1."""
 
     def __torch_function__(self, function, types, args=(), kwargs=None):
         kwargs = dict(kwargs or {})
@@ -117,7 +117,7 @@ def _put_in_torch():
 
     def all_to_all_single(out, rows, out_sizes=None, sizes=None, group=None):
         width = math.prod(rows.shape[1:]) * rows.element_size()
-        got = torch.empty(out.shape[0] * width, dtype=torch.uint8)  # gloo supports few dtypes
+        got = torch.empty(out.shape[0] * width, dtype=torch.uint8)  # sends bytes, because gloo supports few dtypes
         each = [[n * width for n in some] if some else None for some in (out_sizes, sizes)]
         exchange(got, rows.contiguous().view(torch.uint8).flatten(), *each, group=group)
         out.copy_(got.view(out.dtype).view(out.shape))
@@ -156,7 +156,7 @@ def _shim():
     sys.path[:] = [p for p in path if os.path.abspath(p or ".") != here]
     del sys.modules["deep_ep"]
     importlib.import_module("deep_ep")
-    sys.path[:] = path  # for the started ranks
+    sys.path[:] = path  # inherited by the ranks that the test starts
     from epcomm.deepep import events
     from epcomm.deepep.link import Link
 

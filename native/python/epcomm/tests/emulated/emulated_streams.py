@@ -1,11 +1,12 @@
-"""Replaces CUDA's streams. Using a tensor without waiting for its maker is an error."""
+"""Replaces CUDA's streams by Python objects. They raise an error if a stream uses a tensor and has not waited for the
+stream that wrote the tensor."""
 
 import contextlib
 import time
 
 import torch
 
-# Functions that read no tensor, then functions in which the host waits.
+# _ABOUT: functions that read no element of a tensor. _WAITS: functions that make the host wait for a tensor's values.
 _ABOUT = {"__get__", "size", "dim", "numel", "stride", "is_contiguous", "element_size", "untyped_storage", "storage_offset", "__len__"}
 _WAITS = {"item", "tolist", "equal", "allclose", "__bool__", "__int__", "__float__", "__index__"}
 _host = {}
@@ -22,7 +23,7 @@ class _Capture:
 
 
 class Stream:
-    _as_parameter_ = None  # ctypes passes null
+    _as_parameter_ = None  # makes ctypes pass a null pointer
     capture = 0
 
     def __init__(self, *_, **__):
@@ -33,7 +34,7 @@ class Stream:
         return self
 
     def clock(self):
-        """Returns the operations of each stream for which this stream has waited."""
+        """Returns for each stream the number of its operations that this stream has waited for."""
         return {**self._seen, self: self._done}
 
     def wait_event(self, event):
@@ -126,7 +127,7 @@ def _tensors(value):
 
 
 def before(function, args, kwargs):
-    """Checks that the current stream has waited for the makers of the tensors."""
+    """Checks that the current stream has waited for each stream that wrote one of the tensors in the arguments."""
     if function.__name__ in _ABOUT:
         return
     for t in _tensors([args, kwargs]):
@@ -149,7 +150,8 @@ def behind(function, args, results):
 
 
 def behind_last(link):
-    """Checks that a launch waits for the last launch of the communicator, which uses the same memory."""
+    """Checks that the stream of a launch has waited for the communicator's launch before, because both use the same
+    memory."""
     last = getattr(link, "made_by", None)
     if last is not None and not current().after(last):
         raise RuntimeError("a launch has not waited for the stream of the launch before it")

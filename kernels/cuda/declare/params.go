@@ -26,16 +26,16 @@ var allParams = map[string]kernels.Param{
 	"epilogue": {Doc: "operation on each finished value: none, scale or bias", Values: values("*none", "scale", "bias"), Binding: kernels.Compile, Class: kernels.Hook},
 
 	// Which messages are sent, and who counts them.
-	"algo/dispatch": compile("", "direct: one message for each expert; dedup: one message for each distinct rank, whose receiver copies the token to each expert", "*direct", "dedup"),
-	"algo/combine":  rounding(compile("", "direct: every row travels; dedup: one BF16 partial sum for each rank, after dispatch with algo=dedup", "*direct", "dedup")),
-	"algo/sum":      rounding(compile("", "direct: every row travels and the sum is in top-k order; dedup: one BF16 partial sum a rank", "*direct", "dedup")),
-	"algo/final":    design(compile("", "dedup: one message for each distinct rank of a token; direct: one for each expert; home: as dedup, and the sender stores all rows that a token has on its own rank", "*dedup", "direct", "home")),
+	"algo/dispatch": compile("", "direct: a token is sent once to each of its experts; dedup: a token is sent once to each distinct rank, and the receiver copies it to each expert", "*direct", "dedup"),
+	"algo/combine":  rounding(compile("", "direct: every row is sent; dedup: each rank sends one BF16 partial sum for each token, which needs a dispatch with algo=dedup", "*direct", "dedup")),
+	"algo/sum":      rounding(compile("", "direct: every row is sent, and rows are added in top-k order; dedup: each rank sends one BF16 partial sum for each token", "*direct", "dedup")),
+	"algo/final":    design(compile("", "dedup: one message for each distinct rank of a token; direct: one message for each expert; home: as dedup, but rows on the sender's own rank are stored by the sender", "*dedup", "direct", "home")),
 	"count":         design(added(compile("", "which rank counts the rows of each expert. sender: it counts them before it sends them; receiver: each of its blocks counts the ids that arrive", "*sender", "receiver"))),
 	"own":           design(added(compile("", "how a rank adds the rows of its own tokens. slot: it writes them to a slot, like rows from other ranks; registers: it sums them in registers, and sends one sum for each token of another rank, in f32 with algo=direct", "*slot", "registers"))),
 	"after":         design(added(compile("", "which dispatch the combine follows: dispatch_ll (ll) or dispatch_final (final, slots then take twice the memory)", "*ll", "final"))),
 	"rows/place":    design(added(compile("", "where senders store elements. slot: in a slot, from which the receiver copies them; home: in the output of the receiver; staged: as slot, but rows for the own rank go to its output, and some warps of each block only receive", "*slot", "home", "staged"))),
-	"scales":        compile("", "when FP8 scales are written to the output: row, with their row; tile, for 32 rows together after these rows have arrived", "*row", "tile"),
-	"rotate":        launch("", "1: each rank serves itself first, then the next; 0: all serve rank 0 first"),
+	"scales":        compile("", "when FP8 scales are written to the output. row: with their row; tile: for 32 rows together, after these rows have arrived", "*row", "tile"),
+	"rotate":        launch("", "1: each rank serves itself first, then the next rank; 0: all ranks serve rank 0 first"),
 
 	// Between hosts.
 	"arrival/message": design(added(compile("", "count: receivers wait until all messages are counted; data, for small batches: receivers poll each message, or the flag that another host puts after it", "*count", "data"))),
@@ -43,8 +43,8 @@ var allParams = map[string]kernels.Param{
 	"route/message":   compile("", "direct: one message for each expert of a token, or with arrival=data for each rank; rail: one message for each host, sent to the host's rank with the sender's local index, and forwarded by that rank", "*direct", "rail"),
 	"route/row":       compile("", "direct: every row goes to the rank of its token; rail: each host sends one sum for each token", "*direct", "rail"),
 	"partial":         rounding(compile("", "dtype in which a host sends its sum of a token's rows with route=rail: f32 or bf16", "*f32", "bf16")),
-	"relay_warps":     compile("", "warps of a block that forward under route=rail", "1", "*4", "16"),
-	"relay_chunk":     compile("tokens", "messages that a warp forwards in a row", "*1", "4"),
+	"relay_warps":     compile("", "warps of a block that forward messages with route=rail", "1", "*4", "16"),
+	"relay_chunk":     compile("tokens", "messages that a warp forwards one after another", "*1", "4"),
 
 	// Roles of blocks and warps.
 	"wait_sms/place":    launch("SMs", waiting("copies what arrived to its rows")),
@@ -58,18 +58,18 @@ var allParams = map[string]kernels.Param{
 	"receivers/sum":     added(launch("warps", "warps of each block that never send, so that sums are finished while other rows are sent", "*0", "4", "8", "12")),
 	"team": added(compile("warps", "with algo=home, number of warps that send a token together, so that the tokens of a block arrive one after the other; 1: each warp sends tokens of its own",
 		"*1", "4", "8")),
-	"pause": launch("ns", "time that a warp that never sends pauses between two polls", "*0", "250"),
+	"pause": launch("ns", "pause between two polls of a warp that never sends", "*0", "250"),
 	"early": compile("", "1: a receiving warp polls its first data before it knows the rows to which they go", "*0", "1"),
 
 	// How much is moved at a time.
 	"copy":                compile("", "how senders move data: vector (16 bytes a lane) or bulk (asynchronous copies through shared memory)", "*vector", "bulk"),
 	"in_flight":           compile("", "16-byte loads that a lane has outstanding"),
 	"in_flight/ring":      compile("", "16-byte loads of a sending lane that wait in shared memory; 0: they wait in registers, 2 to 4 of them", "*0", "4", "8", "12"),
-	"in_flight/silu":      compile("pieces", "pieces of 256 columns whose loads are on their way while a warp computes another", "*1", "2", "4"),
+	"in_flight/silu":      compile("pieces", "pieces of 256 columns whose loads are on their way while a warp computes another piece", "*1", "2", "4"),
 	"tile_tokens":         launch("tokens", "received tokens that a block claims at a time", "16", "32", "*128"),
 	"rows":                compile("tokens", "rows that a block sends at a time", "*1", "2", "4"),
-	"chunk_bytes/message": launch("bytes", "bytes of a message that one warp sends; 0: all of it", "*0", "1024", "4096"),
-	"chunk_bytes/hosts":   launch("bytes", "bytes of a message that one warp puts; 0: all of it", "*0", "1024", "4096"),
+	"chunk_bytes/message": launch("bytes", "number of bytes of a message that one warp sends; 0: the whole message", "*0", "1024", "4096"),
+	"chunk_bytes/hosts":   launch("bytes", "number of bytes of a message that one warp puts; 0: the whole message", "*0", "1024", "4096"),
 	"chunk_bytes/sum":     launch("bytes", "bytes of a row that one warp sums at a time", "*512", "1024", "2048"),
 	"unit/message":        compile("bytes", "message bytes that a warp moves at a time", "*512", "1024", "2048"),
 	"unit/row":            compile("bytes", "row bytes that a warp moves at a time", "*512", "1024", "2048"),

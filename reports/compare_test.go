@@ -14,7 +14,8 @@ import (
 
 const noise = 0.02
 
-// pair simulates two runs of forty cases, each in one session. The times of the second run are multiplied by `slow`.
+// pair simulates two runs of forty cases. Each run has one session. `slow` returns the factor on a time of the second
+// run.
 func pair(seed uint64, rounds int, slow func(ep.Problem, string) float64) (a, b *reports.Loaded) {
 	one, two := forty(2*seed, rounds, noise), forty(2*seed+1, rounds, noise)
 	two.Slow = slow
@@ -197,7 +198,7 @@ func reload(l *reports.Loaded) *reports.Loaded {
 	return l
 }
 
-// TestNeverFinerThanAA: a case is undecided if its difference is smaller than the difference in the A/A test.
+// TestNeverFinerThanAA: a case is undecided if the runs differ by less than the default differs from itself.
 func TestNeverFinerThanAA(t *testing.T) {
 	one, two := forty(1, 20, 0.002).inSessions(), forty(2, 20, 0.002).inSessions()
 	one.Between, two.Between = 0.001, 0.001

@@ -19,7 +19,7 @@ func decision(v record.Verdict, c record.Cause, mid, half float64, p ep.Precisio
 	}
 }
 
-// TestHeadlineCounts: failed searches do not count in the mean gain.
+// TestHeadlineCounts: the mean gain leaves out failed searches.
 func TestHeadlineCounts(t *testing.T) {
 	run := &record.Run{Band: 0.01, Searches: []record.Search{
 		decision(record.Faster, "", 2, 0.02, ep.Full),

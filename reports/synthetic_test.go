@@ -146,7 +146,7 @@ func (g *maker) addCase(p ep.Problem, routing string) {
 	}
 }
 
-// screen draws each candidate, and returns the fastest config by the formula.
+// screen draws the times of each candidate. It returns the config that is fastest without noise.
 func (g *maker) screen(c *synthetic) ep.Config {
 	skew, _ := skewOf(c.routing)
 	best, at := c.defaultConfig, math.Inf(1)
@@ -309,7 +309,7 @@ func (g *maker) block(of *synthetic, c ep.Config, b block) []float64 {
 	return r.Rounds()
 }
 
-// TestSyntheticRuns: testdata holds the runs that the specs draw.
+// TestSyntheticRuns: the runs in testdata equal the runs that are made from the specs.
 func TestSyntheticRuns(t *testing.T) {
 	for name, s := range map[string]spec{"failures": small(), "ties": ties()} {
 		dir := filepath.Join("testdata", "runs", name)

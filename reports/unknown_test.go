@@ -51,7 +51,7 @@ func TestUnknownShapesGetTheNeighbours(t *testing.T) {
 		{"sms=64", "hidden", 1.5, 0.8, true, 1},
 		{"sms=4", "hidden", 1.01, 1 / 1.005, true, 0},         // 0.5 % slower is within the band
 		{"sms=99", "hidden", math.NaN(), math.NaN(), true, 0}, // not measured
-		{"sms=32", "top_k", 1, 1, false, 0},                   // hidden must match
+		{"sms=32", "top_k", 1, 1, false, 0},                   // a row with another hidden size may not answer
 	} {
 		all := reports.UnknownShapes(shapeTable(p, "sms=16", c.neighbour, c.relax), l.Cases)
 		if len(all) != 1 || !near(all[0].Loss, c.loss) || !near(all[0].Gain, c.gain) || (all[0].Answer.Row != nil) != c.told {
@@ -66,7 +66,7 @@ func TestUnknownShapesGetTheNeighbours(t *testing.T) {
 
 func near(a, b float64) bool { return math.IsNaN(a) && math.IsNaN(b) || math.Abs(a-b) < 1e-9 }
 
-// TestUnknownTableSumsUp: cases that differ only in shape share a line with the worst case.
+// TestUnknownTableSumsUp: cases that differ only in shape share one line. It names the worst case.
 func TestUnknownTableSumsUp(t *testing.T) {
 	var all []reports.UnknownShape
 	for i, u := range []reports.UnknownShape{

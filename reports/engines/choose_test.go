@@ -122,7 +122,7 @@ func threeCounts() (all []measuredPoint, wide, narrow shape) {
 	return all, shape{24, 256, 128}, shape{20, 512, 64}
 }
 
-// TestRowsOfAShape: the wide shape was not measured at 64 tokens. It counts there as the slowest pair.
+// TestRowsOfAShape: the wide shape was not measured at 64 tokens, so its cost there is that of the slowest pair.
 func TestRowsOfAShape(t *testing.T) {
 	all, wide, narrow := threeCounts()
 	got := rowsOf(all, narrow, 0)

@@ -15,7 +15,8 @@ import (
 
 const recorded = "../../testdata/runs/cpu-sweep"
 
-// growing returns the directory of an unfinished run, its whole log, and a function that writes the first n bytes.
+// growing returns the directory of an unfinished run, its whole log, and a function that writes the first n bytes of
+// the log.
 func growing(t *testing.T) (dir string, log []byte, grow func(n int)) {
 	t.Helper()
 	dir = t.TempDir()

@@ -66,7 +66,7 @@ func TestFewContradictions(t *testing.T) {
 	}
 }
 
-// TestMaskedSelections: DeepEP's low-latency test removes up to 10 of 128 tokens x 8 experts = 1,024 selections.
+// TestMaskedSelections: DeepEP's low-latency test removes up to 10 of the 1,024 selections (128 tokens x 8 experts).
 func TestMaskedSelections(t *testing.T) {
 	for _, c := range []struct {
 		selections float64

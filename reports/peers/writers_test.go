@@ -9,7 +9,7 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// The comments of this file name the functions of the benchmarks that print the formats.
+// This file imitates the output of benchmarks. Its comments name the benchmarks' functions that print each format.
 
 // ncclRun is an invented run of alltoall_perf.
 type ncclRun struct {
@@ -127,8 +127,8 @@ func standardNCCL() ncclRun {
 // normalRun is an invented run of test_intranode.py, or of test_internode.py for several hosts.
 type normalRun struct {
 	ranks, hosts, experts, topK, groups, tokens, hidden int
-	received                                            float64 // by rank 0
-	sent                                                float64 // by rank 0
+	received                                            float64 // tokens that rank 0 receives
+	sent                                                float64 // tokens that rank 0 sends
 	rand                                                *rand.Rand
 	bestOnly                                            bool
 }

@@ -89,7 +89,7 @@ func ncclWritten() (want []string) {
 	return want
 }
 
-// TestChangedWritten changes one figure of a file. An empty `says` expects no error and no warning.
+// TestChangedWritten changes one figure of a file. If `says` is empty, the test expects no error and no warning.
 func TestChangedWritten(t *testing.T) {
 	for _, c := range []struct{ file, from, to, says string }{
 		// 128 tokens x 8 experts, of which at most 10 are masked, are at least 1,014 selections.

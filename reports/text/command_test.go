@@ -10,7 +10,7 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// TestCommand: the joined lines are the command.
+// TestCommand: the lines, joined again, give the command.
 func TestCommand(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		words := rapid.SliceOfN(rapid.SampledFrom([]string{"epbench", "sweep", "--tokens", "-o", "run", "my run --x", "it's", "1,8,128", "launch:a --b c"}), 1, 12).Draw(t, "words")

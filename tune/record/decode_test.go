@@ -139,8 +139,7 @@ func TestBadLineIsNamed(t *testing.T) {
 	}
 }
 
-// TestKnownObjectsCountOnce: a line with the same object twice is refused, even if the decoder knows the
-// object.
+// TestKnownObjectsCountOnce: a line with the same object twice is refused, even if the decoder knows the object.
 func TestKnownObjectsCountOnce(t *testing.T) {
 	line := string(bytes.TrimSuffix(encode(t, sample(0, 1)), []byte("\n")))
 	for _, name := range []string{"problem", "config"} {

@@ -13,7 +13,7 @@ import (
 	"github.com/epbench/epbench/tune/record"
 )
 
-// bowl is an Evaluator whose points are fastest where all values are 7.
+// bowl is an Evaluator. Its fastest point has the value 7 in all parameters.
 type bowl struct {
 	space    *Space
 	round    int

@@ -11,8 +11,8 @@ import (
 	"github.com/epbench/epbench/tune/stat"
 )
 
-// TestClaimsOverSessions: all configs are equally fast. At most 5 % of the searches claim a gain, and at
-// least 93 % of the intervals contain 1.
+// TestClaimsOverSessions: all configs are equally fast. At most 5 % of the searches claim a gain, and at least 93 % of
+// the intervals contain 1.
 func TestClaimsOverSessions(t *testing.T) {
 	simulates(t)
 	for _, c := range Scenarios() {

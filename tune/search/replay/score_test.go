@@ -27,9 +27,9 @@ func hundred(t *testing.T) *Model {
 	return m
 }
 
-// TestBaseline compares with autotuning_methodology 1.1.0. For these times, its cutoff_point(0.95)
-// returns 33, cutoff_point(0.5) returns 3, and cutoff_point(0.01) returns 1. Its
-// _redwhite_index_value returns the times in the second list.
+// TestBaseline compares with autotuning_methodology 1.1.0. For these times, its cutoff_point(0.95) returns 33,
+// cutoff_point(0.5) returns 3, and cutoff_point(0.01) returns 1. Its _redwhite_index_value returns the times in the
+// second list.
 func TestBaseline(t *testing.T) {
 	b := hundred(t).Baseline()
 	for share, want := range map[float64]int{0.95: 33, 0.5: 3, 0.01: 1} {

@@ -62,7 +62,7 @@ func TestOnce(t *testing.T) {
 func TestRaceReachesItsTargets(t *testing.T) {
 	simulates(t)
 	t.Parallel()
-	r := study(t, Study{Strategy: "race", Replays: 300, Seed: 1}, synthetic) // with 60 the bias alone varies by 0.002
+	r := study(t, Study{Strategy: "race", Replays: 300, Seed: 1}, synthetic) // with 60 replays, chance alone changes the bias by 0.002
 	if r.Regret > 0.0035 || r.Flips > 0.40 || r.MaxSamples > 8000 || math.Abs(r.Bias) > 0.002 {
 		t.Errorf("race misses a target: %+v", r)
 	}
@@ -158,7 +158,7 @@ func TestFalseConfirmations(t *testing.T) {
 	}
 }
 
-// TestTimeIsKept: a strategy takes at most 5 % more than its time.
+// TestTimeIsKept: a strategy exceeds its time limit by at most 5 %.
 func TestTimeIsKept(t *testing.T) {
 	simulates(t)
 	for _, name := range search.StrategyNames() {

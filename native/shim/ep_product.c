@@ -196,7 +196,6 @@ void ep_product_free(EpProduct *p) {
 
 int ep_product_kernels(const EpProduct *p) { return p->batched ? 1 : p->spec.batch; }
 
-/* Launches one kernel. Its first expert is g. */
 static int multiply(const EpProduct *p, int32_t g, uint64_t stream) {
   const EpProductSpec *s = &p->spec;
   uint64_t size = s->fp8 ? 1 : 2, m = (uint64_t)s->m, n = (uint64_t)s->n, k = (uint64_t)s->k, at = (uint64_t)g;

@@ -2,8 +2,7 @@
  * arrive, and sums the rows of a token. Rows for a rank's own tokens also go to slots (ll/combine_slots.cuh). With
  * EP_PARTIAL they are summed in registers instead (ll/combine_partial.cuh).
  *
- * combine_ll reads the route that dispatch_ll wrote, or that dispatch_final wrote if EP_AFTER_FINAL is defined. Two
- * combines may follow each other without a dispatch between them: see common/started.cuh. */
+ * combine_ll reads the route that dispatch_ll wrote, or that dispatch_final wrote if EP_AFTER_FINAL is defined. */
 #ifdef EP_AFTER_FINAL
 #include "final/polled.cuh"
 #endif
@@ -63,7 +62,7 @@ EP_DEVICE LlReturnAhead ll_return_ahead(const EpArgs &a, const LlCall &c) {
   return ahead;
 }
 
-/* Sends all units of this warp. The next unit's route is loaded together with this unit's rows. */
+/* Sends all units of this warp. */
 EP_DEVICE void ll_combine_async(const EpArgs &a, const LlCall &c, LlReturnAhead ahead) {
   uint32_t senders = ll_returners(a, c), unit = ll_from_bottom(c), step = senders * c.blocks, tokens = ahead.tokens;
   if (LL_PEERS && c.warp >= senders) return;

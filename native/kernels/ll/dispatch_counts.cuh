@@ -45,8 +45,7 @@ EP_DEVICE void ll_count_and_signal(const EpArgs &a, const LlCall &c, LlShared &s
 }
 
 /* Returns in lane k the position of a row in its segment: how many earlier tokens chose the expert that `token` has
- * at top-k position k. The function uses no atomics, so the position is the same in every run. It handles eight
- * values of k at a time, to keep the counters in registers. */
+ * at top-k position k. The function uses no atomics, so the position is the same in every run. */
 EP_DEVICE uint32_t ll_positions(const EpArgs &a, uint32_t lane, uint32_t token, int32_t id) {
   const uint32_t batch = EP_TOPK < 8 ? EP_TOPK : 8;
   uint32_t mine = 0;

@@ -1,6 +1,5 @@
 /* dispatch_ll_ids is a dispatch_ll in which senders do not count rows. Each block that copies rows counts the headers
- * of all tokens, and computes the rows' positions in the output. So senders need not count first, and read their ids
- * only once.
+ * of all tokens, and computes the rows' positions in the output.
  *
  * dispatch_ll_ids uses the memory and the messages of dispatch_ll (ll/layout.cuh), with two differences. A header
  * word has the weight and the local expert, but no position. A source sends only the last count word, which is its

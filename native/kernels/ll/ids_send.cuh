@@ -51,8 +51,7 @@ EP_DEVICE LlAhead ll_load_ahead(const EpArgs &a, const LlCall &c) {
   return ahead;
 }
 
-/* Sends headers (the last warps of a block) and data (the first warps). A warp loads its next unit while it sends the
- * current unit. */
+/* Sends headers (the last warps of a block) and data (the first warps). */
 EP_DEVICE void ll_ids_async(const EpArgs &a, const LlCall &c, uint32_t senders, LlAhead ahead) {
   uint32_t tokens = static_cast<uint32_t>(a.tokens), units = tokens * LL_UNITS, step = senders * c.blocks;
   ll_send_tokens(a, c);

@@ -30,7 +30,6 @@ EP_DEVICE uint32_t ll_places(const EpArgs &a, uint32_t source) { return ll_token
 
 EP_DEVICE int32_t ll_id(const EpArgs &a, uint32_t at) { return a.topk_ids[at]; }
 
-/* The routes contain the weights, so combine sends none. */
 static const bool LL_LATE_WEIGHTS = false;
 EP_DEVICE void ll_send_weights(const EpArgs &, const LlCall &, uint32_t) {}
 EP_DEVICE bool ll_wait_weight(const EpArgs &, const LlCall &, const LlReturn &, uint64_t *) { return true; }

@@ -3,8 +3,7 @@
  *
  * Each rank sums its rows of a token before it sends the sum, so it needs the weights of the tokens. In layout
  * masked, dispatch does not send the weights. So each rank sends its tokens' weights at the start of combine, while
- * the first rows load. With mode=split, the kernel that sends rows therefore ends only after all ranks have sent
- * their weights.
+ * the first rows load.
  *
  * The kernel reads routes from memory after src_info, in the output of a dispatch in layout masked. The caller may
  * pass the output of any such dispatch on this rank. */

@@ -48,8 +48,7 @@ EP_DEVICE void masked_send(const EpArgs &a, const EpCall &c, const MaskedShared 
   }
 }
 
-/* Sends this block's tokens. All threads call it. A warp loads its first unit before the block computes the places of
- * the rows. It loads each later unit while it sends the unit before. */
+/* Sends this block's tokens. All threads call it. */
 EP_DEVICE void masked_dispatch_async(const EpArgs &a, const EpCall &c, MaskedShared &s) {
   RankRun run = rank_run(a, c);
   uint32_t step = c.warps * run.share, begin = run.turn + c.warp * run.share;
@@ -99,8 +98,7 @@ EP_DEVICE void masked_publish(const EpArgs &a, const MaskedShared &s, uint32_t e
   a.row_offsets[e] = all;
 }
 
-/* Reads all counts and computes s.base. Every block does this, because one block could not pass the result on as
- * fast. The last block also writes row_offsets and expert_ids. */
+/* Reads all counts and computes s.base. The last block also writes row_offsets and expert_ids. */
 EP_DEVICE void masked_index(const EpArgs &a, const EpCall &c, MaskedShared &s) {
   __syncthreads();
   for (uint32_t i = threadIdx.x; i < EP_RANKS * (EP_LOCAL_EXPERTS + 1); i += blockDim.x) {

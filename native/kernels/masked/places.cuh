@@ -1,5 +1,4 @@
-/* Finds the place of a row: how many earlier tokens of the same source chose the same expert. The place is the same
- * in every run. */
+/* Finds the place of a row: how many earlier tokens of the same source chose the same expert. */
 #pragma once
 
 #include "common/message.cuh"

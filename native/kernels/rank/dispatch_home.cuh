@@ -8,8 +8,7 @@
  *
  * dispatch_rank_staged (EP_STAGED) is for outputs that other ranks cannot write to. The sender stores the elements in
  * the slot, before the scales and the head. The receiver copies the elements, and fills the slot with ones again,
- * because dispatch_rank polls the same slots. Half of a block's warps may receive while the other half sends. A rank
- * stores rows of its own tokens in its output directly. */
+ * because dispatch_rank polls the same slots. A rank stores rows of its own tokens in its output directly. */
 #include "rank/tails.cuh"
 
 #ifdef EP_STAGED
@@ -43,8 +42,7 @@ EP_DEVICE void rank_home_store(const EpArgs &a, const EpCall &c, const RankHomeS
   }
 }
 
-/* Sends a tile: the tokens from `first` to before `end`. One warp sends a token. It loads its next unit while it
- * stores the current one. */
+/* Sends a tile: the tokens from `first` to before `end`. One warp sends a token. */
 EP_DEVICE void rank_home_send(const EpArgs &a, const EpCall &c, const RankHomeShared &s, uint32_t first, uint32_t end, RankUnit next) {
   for (uint32_t token = first + c.warp; token < end; token += c.warps) {
     RankScales kept = {};

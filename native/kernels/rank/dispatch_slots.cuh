@@ -54,7 +54,7 @@ EP_DEVICE void rank_send(const EpArgs &a, const EpCall &c, const RankTile &t, ui
 }
 
 /* Sends the tokens from `begin` to before `end`, in the tile that begins at token `first`. `next` holds this warp's
- * first unit. The warp loads each later unit while it sends the unit before. */
+ * first unit. */
 EP_DEVICE void rank_send_tile(const EpArgs &a, const EpCall &c, const RankTile &t, const RankRun &run, uint32_t first, uint32_t begin, uint32_t end, RankUnit next) {
   uint32_t step = c.warps * run.share, job = run.turn + c.warp * run.share, jobs = (end - begin) * RANK_UNITS;
   while (job < jobs) {
@@ -188,7 +188,7 @@ EP_DEVICE void rank_take_part(const EpArgs &a, const EpCall &c, const RankShared
 static const uint32_t RANK_SOURCES = EP_PACKED ? EP_RANKS : EP_RANKS - 1;
 
 /* Returns the unit that belongs to `job`. It stores the job's turn in `place`: rank_turn in rank/layout.cuh then
- * finds the place. Turn and place are equal if each block of the source sends at most one message. */
+ * finds the place. */
 EP_DEVICE RankPart rank_part(const EpArgs &a, uint32_t job) {
   const uint32_t sources = max(RANK_SOURCES, 1u);
   RankPart p;

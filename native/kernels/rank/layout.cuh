@@ -11,8 +11,7 @@
  * messages and counts are enough. A combine waits for the words in RANK_STARTED (common/started.cuh).
  *
  * dispatch_rank_home stores elements in the outputs of other ranks. It first waits until every rank has begun the
- * call, because a rank that has begun a call no longer needs the output of the call before. Its messages contain only
- * the scales and the head of a row. */
+ * call, because a rank that has begun a call no longer needs the output of the call before. */
 #pragma once
 
 #include "common/call.cuh"

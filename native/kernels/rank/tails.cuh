@@ -64,7 +64,7 @@ struct RankTailWords {
   uint32_t word[RANK_TAIL_LANE];
 };
 
-/* Returns which message belongs to `job`. It does not load the words. */
+/* Returns which message belongs to `job`. */
 EP_DEVICE RankTailWords rank_tail(const EpCall &c, const RankHomeShared &s, int rank, uint32_t job) {
   RankTailWords m;
   m.source = (static_cast<uint32_t>(rank) + 1 + job % RANK_PEERS) % EP_RANKS;

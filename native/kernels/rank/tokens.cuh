@@ -1,5 +1,5 @@
 /* Finds the ranks that each token of this rank goes to. A token's place on a rank is the number of earlier tokens
- * that go to the same rank. Places depend only on the top-k ids. */
+ * that go to the same rank. */
 #pragma once
 
 #include "common/block.cuh"
@@ -53,7 +53,7 @@ EP_DEVICE void rank_count_tokens(const EpArgs &a, const EpCall &c, uint32_t begi
 }
 
 /* Is a barrier for the first c.warps warps of a block. With EP_STAGED the block's other warps receive at the same
- * time. Without it, c.warps counts all warps of the block. */
+ * time. */
 EP_DEVICE void rank_meet(const EpCall &c) {
 #ifdef EP_STAGED
   bar_sync(1, c.warps * 32);

@@ -4,9 +4,7 @@
  *   EP_HIDDEN       D, the columns of the output
  *   EP_INTERLEAVED  1: columns gate0, up0, gate1, up1, ...; 0: all gates, then all ups
  *   EP_CLAMP        1: the clamped variant of gpt-oss, with the arguments limit and alpha
- *   EP_IN_FLIGHT    pieces (of 256 columns) that a warp loads while it computes another piece
- *
- * To saturate the memory of an H200, each SM needs about 23 KB of loads in flight. A piece is 1 KB. */
+ *   EP_IN_FLIGHT    pieces (of 256 columns) that a warp loads while it computes another piece */
 #pragma once
 
 #include "common/fp8.cuh"

@@ -3,9 +3,8 @@
 
 #include "silu/activate.cuh"
 
-/* Rounds x to e2m1, ties to even. The largest magnitude is 6. A magnitude below 1 must become a multiple of 0.5:
- * adding 2^22 in float32 rounds in this way. For a larger magnitude, the function rounds the float's bits as an
- * integer. */
+/* Rounds x to e2m1, ties to even. A magnitude below 1 must become a multiple of 0.5: adding 2^22 in float32 rounds in
+ * this way. For a larger magnitude, the function rounds the float's bits as an integer. */
 EP_DEVICE uint32_t silu_e2m1(float x) {
   const float a = fminf(fabsf(x), 6.0f);
   const uint32_t b = __float_as_uint(a);

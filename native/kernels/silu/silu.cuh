@@ -1,5 +1,5 @@
 /* Defines the SwiGLU kernel for the dtype EP_DTYPE. D is the number of columns. A launch may have any number of
- * blocks. The number of threads in a block is a multiple of 32. */
+ * blocks. */
 #include "silu/activate.cuh"
 
 #if EP_DTYPE == EP_BF16

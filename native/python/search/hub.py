@@ -89,7 +89,7 @@ def share_legal(path):
 
 
 def losses_of(binary, path, strategies, budgets, searches):
-    """Returns one row for each strategy and budget. The row holds the loss of each search."""
+    """Returns one row for each strategy and budget."""
     out = collections.defaultdict(list)
     for row in run(binary, "replay", path, "--each", "--replays", str(searches), "--seed", str(SEED), "--strategy", ",".join(strategies), "--budget", ",".join(map(str, budgets))):
         out[row["space"], row["strategy"], row["budget"]].append("%.2f" % float(row["regret_percent"]))
@@ -164,8 +164,7 @@ def quantile(values, share):
 
 
 def budgets_of(losses):
-    """Returns one row for each strategy and budget. It has statistics of the losses, and in how many spaces the
-    strategy is first or last."""
+    """Returns one row for each strategy and budget."""
     means = {(r["space"], r["strategy"], r["configs"]): statistics.mean(map(float, r["losses_percent"].split())) for r in losses}
     out = []
     for strategy in dict.fromkeys(r["strategy"] for r in losses):
@@ -181,8 +180,7 @@ def budgets_of(losses):
 
 
 def time_of(scores):
-    """Returns one row for each strategy. It has the mean score, the mean loss, and in how many spaces the strategy is
-    first or last."""
+    """Returns one row for each strategy."""
     by_space = collections.defaultdict(dict)
     for r in scores:
         by_space[r["space"]][r["strategy"]] = float(r["score"])
@@ -197,7 +195,7 @@ def time_of(scores):
 
 
 def spaces_of(scores):
-    """Returns one row for each space. It has the number of configs, and the score and rank of the strategy "auto"."""
+    """Returns one row for each space."""
     out = []
     for space in dict.fromkeys(r["space"] for r in scores):
         rows = sorted((r for r in scores if r["space"] == space), key=lambda r: -float(r["score"]))

@@ -22,7 +22,7 @@ SEED = 59
 
 
 def measure(binary, recordings, searches):
-    """Returns one row for each space, setting and budget. The row holds the mean loss in per cent."""
+    """Returns one row for each space, setting and budget."""
     strategies = ",".join("bayes:" + s for s in SETTINGS)
     out = subprocess.run(
         [binary, "replay", recordings, "--starts", "none", "--strategy", strategies, "--budget", ",".join(map(str, BUDGETS)),

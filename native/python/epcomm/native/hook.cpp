@@ -5,7 +5,7 @@ namespace {
 
 PyTypeObject *hook_type;
 
-/* Receives a call whose first half, the send, has run. It keeps the call's tensors until the call is received. */
+/* Receives a call whose first half, the send, has run. */
 struct Hook {
   PyObject ob_base;
   PyObject *link, *begun, *tensors, *stats;

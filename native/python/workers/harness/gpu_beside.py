@@ -1,5 +1,4 @@
-"""GPUBeside measures the calls of a library while a matrix product runs on the same GPU. The calls are dispatch,
-which sends tokens to the GPUs of their experts, and combine, which sends results back."""
+"""GPUBeside measures the calls of a library while a matrix product runs on the same GPU."""
 
 import contextlib
 import os

@@ -202,5 +202,4 @@ class Library:
                 running.stop()
 
     def local_row(self, row, experts, weights):
-        """Returns a row's weighted sum over local experts."""
         return payload.weighted([payload.expert_row(row, e) for e in experts], weights)

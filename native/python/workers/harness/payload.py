@@ -53,7 +53,6 @@ def floats(row):
 
 
 def bf16(values):
-    """Rounds values to BF16, to nearest and ties to even, and returns them as bytes."""
     bits = struct.unpack("<%dI" % len(values), struct.pack("<%df" % len(values), *values))
     return struct.pack("<%dH" % len(values), *((u + 0x7FFF + (u >> 16 & 1)) >> 16 & 0xFFFF for u in bits))
 

@@ -42,7 +42,6 @@ class Work:
         return payload.token_row(self.seed, source, token, self.hidden)
 
     def expected(self, layout):
-        """Yields (source rank, token, local experts) for each expected row."""
         for source, n in enumerate(self.counts):
             for token in range(n):
                 local = tuple(e for e, _ in self.here(source, token, self.rank))

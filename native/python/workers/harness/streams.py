@@ -1,7 +1,7 @@
 """Captures rounds in CUDA graphs. In a round, calls and a matrix product run on two streams of a GPU.
 
-The stream of the calls has a high priority, and the stream of the product has a low priority. kernels/cuda/drive does
-the same. Kernels in a graph keep the priority of their stream.
+The stream of the calls has a high priority, and the stream of the product has a low priority. Kernels in a graph keep
+the priority of their stream.
 """
 
 MARKS = 4  # how many events in a round show the product's progress

@@ -167,7 +167,6 @@ class Library(GPULibrary):
         return at // self.work.capacity, at % self.work.capacity, ids, weights
 
     def expert_of(self, slots):
-        """Returns the global expert ids of the expanded rows `slots`."""
         return torch.searchsorted(self.index[2].long(), slots, right=True) + self.rank * self.work.local
 
     def experts(self):

@@ -139,7 +139,6 @@ class Library(GPULibrary):
             self.weight_rows()
 
     def weight_rows(self):
-        """Multiplies each row of y by its token's weight."""
         source, token, experts, at = self.places()
         for r in range(self.work.ranks):
             mine = source == r

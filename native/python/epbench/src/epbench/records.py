@@ -87,7 +87,7 @@ class TableRow(Row):
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Answer(Row):
     """The config that a table gives for one call. `reason` says why the table gives it. With exact, a row matches the
-    call. With kept, no config is faster than the default. With uncovered, no row matches. There are further reasons."""
+    call. With kept, no config is faster than the default. With uncovered, no row matches."""
 
     op: str
     mode: str

@@ -276,9 +276,7 @@ def _placed(tensors, number):
 
 
 def times(c):
-    """Measures dispatch, combine, and both together (pair). Returns a list of {"op", "dtype", "tokens", "us"}. With
-    PyTorch 2.11, kernels of the fourth and later graphs in a process take 0.15 us longer to start. The flag --apart
-    avoids this."""
+    """Measures dispatch, combine, and both together (pair). Returns a list of {"op", "dtype", "tokens", "us"}."""
     out = []
     for dtype in c.dtypes:
         for tokens in [int(t) for t in c.a.tokens.split(",") if t]:

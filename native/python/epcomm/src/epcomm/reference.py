@@ -17,7 +17,6 @@ class Inputs:
 
 
 def quantize_fp8(x):
-    """Returns (e4m3 elements [tokens, hidden], float32 scales [tokens, hidden/128])."""
     groups = x.float().view(x.shape[0], x.shape[1] // 128, 128)
     most = groups.abs().amax(-1).clamp_min(1e-4)
     # The divisor is a tensor, because torch on a GPU divides by a number as a product with 1/448. That product rounds

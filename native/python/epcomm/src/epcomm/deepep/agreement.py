@@ -109,7 +109,6 @@ class Agreement:
     # ---- calls ----
 
     def look(self):
-        """Raises EpcommError if another rank has found a difference."""
         if self._verdict.value:
             self.refuse()
 

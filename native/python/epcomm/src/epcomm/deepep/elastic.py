@@ -105,9 +105,7 @@ class ElasticBuffer:
 
     def get_theoretical_num_sms(self, num_experts, num_topk, num_scaleout_topk=0, rdma_gbs=0, nvlink_gbs=0, sm_read_gbs=READ_GBS,
                                 sm_write_gbs=WRITE_GBS):
-        """Returns the number of SMs that DeepEP V2 computes for a balanced routing (deep_ep/buffers/elastic.py). The
-        number is even and at least 4. Without prefer_overlap_with_compute it is at least 64. Raises ValueError if
-        num_experts is no multiple of the number of ranks, or num_topk is larger than num_experts."""
+        """Returns the number of SMs that DeepEP V2 computes for a balanced routing (deep_ep/buffers/elastic.py)."""
         must_be_off("num_scaleout_topk", num_scaleout_topk, "all ranks are on one host; leave it out")
         if not 1 <= num_topk <= num_experts or num_experts % self.num_ranks:
             raise ValueError(f"num_experts, num_topk: {num_experts}, {num_topk}; give a multiple of {self.num_ranks} as num_experts, and a num_topk from 1 to num_experts")
@@ -132,7 +130,7 @@ class ElasticBuffer:
         return torch.cuda.get_device_properties(self._calls.device).multi_processor_count
 
     def get_theoretical_num_qps(self, num_sms):
-        """Returns the number of queue pairs that DeepEP V2 would use. epcomm uses no queue pairs."""
+        """Returns the number of queue pairs that DeepEP V2 would use."""
         return min(num_sms, 9, self.num_allocated_qps)
 
     def barrier(self, use_comm_stream=True, with_cpu_sync=False, sequential=True):

@@ -32,8 +32,7 @@ def rounded_fp8(x):
 
 
 def ue8m0(scales):
-    """Converts scales, float32 [experts, groups, rows], to exponents, int32 [experts, rows, groups/4]. An int32 holds
-    four groups, the first group in the lowest byte."""
+    """Converts scales, float32 [experts, groups, rows], to exponents, int32 [experts, rows, groups/4]."""
     exponents = (scales.view(torch.int32) >> 23) & 0xFF
     e, groups, rows = exponents.shape
     four = exponents.view(e, groups // 4, 4, rows)

@@ -226,8 +226,8 @@ static void find_clock(void) {
   memcpy(&emulated_clock, &f, sizeof f);
 }
 
-/* Returns the time by which waits are limited. With the emulated driver, it is the time of the emulated device.
- * Otherwise it is the host's time. */
+/* Returns the present time, to check the limit of a wait. With the emulated driver this is the time of the emulated
+ * device. Without it, this is the host's time. */
 static uint64_t now_ns(void) {
   struct timespec t;
   pthread_once(&clock_found, find_clock);

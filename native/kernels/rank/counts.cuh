@@ -12,9 +12,9 @@ struct RankHomeShared {
   uint32_t failed;
 };
 
-/* Tells every rank that this rank has begun the call. With EP_PACKED it does nothing, because the counts tell it. It
- * writes to the word that would hold how many rows this rank sends to itself: without EP_PACKED no other rank reads
- * this count. */
+/* Tells every rank that this rank has begun the call. With EP_PACKED the function does nothing, because the counts
+ * say this too. Without EP_PACKED no other rank reads how many rows this rank sends to itself, so the function uses
+ * the word for that count. */
 EP_DEVICE void rank_home_begin(const EpArgs &a, const EpCall &c) {
   if (EP_PACKED || c.block != 0 || threadIdx.x >= EP_RANKS || threadIdx.x == static_cast<uint32_t>(a.rank)) return;
   int to = static_cast<int>(threadIdx.x);

@@ -104,8 +104,8 @@ extern "C" {
 
 EXPORT int64_t epcomm_native_version() { return 4; }
 
-/* `addresses` holds the functions of native::Driver. Events are never destroyed, because this could happen during a
- * capture. */
+/* `addresses` holds the functions of native::Driver. Events are never destroyed, because a stream could be in a
+ * capture at that moment. */
 EXPORT native::Lane *epcomm_native_lane(const uint64_t *addresses, void *context) {
   native::Lane *lane = new native::Lane();
   static_assert(sizeof lane->driver == 6 * sizeof *addresses);

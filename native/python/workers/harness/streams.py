@@ -5,7 +5,7 @@ the priority of their stream.
 """
 
 MARKS = 4  # how many events in a round show the product's progress
-STEP_ATTENTION = (0, 3)  # with these calls of a decode step attention runs; with all others, the experts run
+STEP_ATTENTION = (0, 3)  # calls of a decode step during which attention runs; during all others, the experts run
 
 
 class Streams:
@@ -80,7 +80,7 @@ class Round:
         return [lambda i=i: product.launch(i) for i in range(self.calls * share)], MARKS
 
     def step_product(self, i):
-        """Returns the product's launches during call i of a decode step."""
+        """Returns the launches that run during call i of a decode step: attention, or the experts' product."""
         product, attention = self.beside.product, self.beside.attention
         if i in STEP_ATTENTION:
             return [lambda: attention.launch(0)]

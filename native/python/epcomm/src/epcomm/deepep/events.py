@@ -46,8 +46,8 @@ _free = []
 
 
 class EventHandle:
-    """An event that is recorded on the current stream. Python may delete an EventHandle during a capture, and to
-    destroy an event then is an error. So a deleted handle gives its event to the next EventHandle."""
+    """An event that is recorded on the current stream. Python may delete an EventHandle during a capture, when events
+    must not be destroyed. So the event of a deleted handle is used for the next EventHandle."""
 
     def __init__(self, stream=None):
         self.event = None

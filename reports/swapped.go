@@ -29,8 +29,8 @@ type Swapped struct {
 	Reason  string         // why there is no verdict
 }
 
-// Swap judges the decisions in `chosen` by the times in `on`, another machine's searches. If a combine was searched
-// only with another dispatch dtype, Swap takes the times of that search.
+// Swap judges the decisions in `chosen` by the times in `on`, another machine's searches. If the search of a combine
+// did not measure the config, Swap takes the times of the same combine's search with another dispatch dtype.
 func Swap(chosen, on []*record.Recording) []Swapped {
 	type id struct {
 		problem ep.Problem

@@ -15,7 +15,6 @@ import (
 	"github.com/epbench/epbench/tune/table"
 )
 
-// normal names the kernel of the DeepEP worker.
 const normal = "deepep-normal"
 
 // sameSMs reports whether a combine can use the dispatch's handle. The layout of a handle depends on the number of SMs.

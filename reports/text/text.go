@@ -26,7 +26,7 @@ import (
 //  3. leave out columns, and list their names
 //  4. print the remaining columns in several panels, one below the other
 func Renderer(width int) reports.Renderer {
-	// Unset, this option depends on the locale.
+	// Without this call, the width of some characters would depend on the locale.
 	twwidth.SetEastAsian(false)
 	return func(w io.Writer, tables ...reports.Table) error {
 		for i, t := range tables {

@@ -13,8 +13,8 @@ const (
 	HotRank      Class = "hot-rank"     // one rank has far more than the mean load
 )
 
-// AllRoutings is the class of an unknown routing. A table row of this class has the config whose
-// largest loss over all measured routings is the smallest.
+// AllRoutings is the class of an unknown routing. A table row of this class has the config whose largest loss over all
+// measured routings is the smallest.
 const AllRoutings Class = "all"
 
 var knownRoutings = [...]Class{Even, Skewed, Concentrated, HotRank}

@@ -95,9 +95,9 @@ func (p Product) String() string {
 	return fmt.Sprintf("%s:%d,%d,%d,%s,%d", p.Kind, p.M, p.N, p.K, p.DType, p.Groups)
 }
 
-// WithProduct returns the problem with an objective and a product. A product without sizes gets those of
-// the gate and up projections of the local experts: [M, hidden] x [hidden, 2 x intermediate]. M is the mean number of
-// rows of an expert.
+// WithProduct returns the problem with an objective and a product. A product without sizes gets those of the gate and
+// up projections of the local experts: [M, hidden] x [hidden, 2 x intermediate]. M is the mean number of rows of an
+// expert.
 func (p Problem) WithProduct(q Product, intermediate int, o Objective) Problem {
 	if q.Kind != Copy && q.M == 0 {
 		q.DType = BF16

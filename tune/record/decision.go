@@ -23,8 +23,7 @@ const (
 // Verdicts lists every verdict.
 func Verdicts() []Verdict { return []Verdict{Faster, Same, Slower, Undecided} }
 
-// Interval is an estimate with its 95 % interval. If there was only one round, Low and High are NaN (null
-// in JSON).
+// Interval is an estimate with its 95 % interval. If there was only one round, Low and High are NaN (null in JSON).
 type Interval struct {
 	Mid  float64 `json:"mid"`
 	Low  float64 `json:"low"`
@@ -197,8 +196,8 @@ const (
 // OK reports whether the search compared anything.
 func (s *Search) OK() bool { return s.Decision.Cause != Failed && s.Decision.Cause != NoDefault }
 
-// Loss is a config's time divided by the best time under a routing, minus 1. If the config has no time,
-// Loss is NaN, and null in JSON.
+// Loss is a config's time divided by the best time under a routing, minus 1. If the config has no time, Loss is NaN,
+// and null in JSON.
 type Loss float64
 
 // MarshalJSON implements json.Marshaler.

@@ -144,8 +144,7 @@ func (p *PaceFit) Add(configs, samples int, wall float64) {
 	}
 }
 
-// Pace returns the seconds for a new config and for a sample that explain the wall time: it is the number of new
-// configs times Pace.Config, plus the number of samples times Pace.Sample.
+// Pace estimates the seconds for a new config and for a sample from the wall times of the blocks.
 func (p *PaceFit) Pace() (out Pace) {
 	if p.samples > 0 {
 		out.Sample = p.wall / p.samples

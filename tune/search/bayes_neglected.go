@@ -7,8 +7,8 @@ import (
 
 // neglected returns the most promising option of the kernel with the fewest tried points. It looks only at kernels that
 // are nearly as fast as the best one and that have no point in the batch. If there is no such kernel, it returns
-// `otherwise`. Without neglected, one slow point of a small kernel could keep the search from the fast points of this
-// kernel.
+// `otherwise`. Without this choice, one slow point of a small kernel could keep the search from the kernel's fast
+// points.
 func (b *bayesSearch) neglected(all []option, batch []int, least float64, otherwise option) option {
 	of := map[string][]option{}
 	for _, o := range all {
@@ -19,7 +19,7 @@ func (b *bayesSearch) neglected(all []option, batch []int, least float64, otherw
 	}
 	fewest, out := math.MaxInt, otherwise
 	for _, k := range b.kernels {
-		// Failed points count as tried, so that the search does not choose a kernel that hangs in every batch.
+		// Failed points count as tried, so that a kernel whose configs hang is not chosen again and again.
 		tried := slices.DeleteFunc(slices.Clone(k.points), b.Fresh)
 		known := b.Ranked(tried)
 		if len(of[k.kernel]) > 0 && len(known) > 0 && len(tried) < fewest && b.Score(known[0]) <= least+neglectedGap {

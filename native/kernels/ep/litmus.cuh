@@ -5,7 +5,7 @@
 #ifndef EP_THREADS
 #define EP_THREADS 1024
 #endif
-/* 0 leaves out the fence that a signal needs, so that the race detector must report it. */
+/* EP_LITMUS_FENCE=0 leaves out the fence that a signal needs. The race detector must then report a race. */
 #ifndef EP_LITMUS_FENCE
 #define EP_LITMUS_FENCE 1
 #endif
@@ -18,8 +18,9 @@ EP_DEVICE void litmus_report(const EpArgs &a, bool right) {
   if (!right) red_add_relaxed_gpu(ep_counter(a, EP_LITMUS_WRONG), 1);
 }
 
-/* Tests block_memcpy. Case n copies 16 + 16*n*step bytes, from the start of its source cell to byte 16*(n%8) of
- * its destination cell on the peer. The host checks the cell. */
+/* Tests block_memcpy. Each case copies from its own source cell to its own cell on the peer. A case copies `step`
+ * 16-byte vectors more than the case before, and its copy begins at one of 8 offsets in the cell. The host checks the
+ * cells. */
 EP_ENTRY(EP_THREADS, 1) ep_litmus_memcpy(const __grid_constant__ EpArgs a) {
   const uint64_t cell = static_cast<uint64_t>(a.cell_bytes), cases = static_cast<uint64_t>(a.cases);
   for (uint64_t n = blockIdx.x; n < cases; n += gridDim.x) {

@@ -11,7 +11,7 @@
 #ifdef EP_SURVIVORS
 EP_DEVICE int64_t ep_wide_id(const EpIdsArgs &a, int64_t i) { return a.wide != nullptr ? a.wide[i] : a.ids[i]; }
 
-/* Returns the id, or -1 if its expert is on a lost rank. Such an id is counted, or is a fault. */
+/* Returns the id, or -1 if its expert is on a lost rank. Counts such ids. With a.lost_refused, they are also faults. */
 EP_DEVICE int32_t ep_living(const EpIdsArgs &a, int32_t id) {
   if (a.peers[id / a.local_experts] != nullptr) return id;
   if (a.lost != nullptr) atomicAdd(reinterpret_cast<unsigned long long *>(&a.lost->dropped), 1ull);
@@ -40,10 +40,10 @@ EP_ENTRY(1024, 1) ep_narrow_ids(const __grid_constant__ EpIdsArgs a) {
 }
 
 #ifdef EP_SURVIVORS
-/* Lets the ranks of a set meet, although other ranks are gone. It is one block with one thread for each rank. In
- * stage 1 a rank writes its token to the others, and answers their tokens. It has met another rank once the other
- * has answered its token; answers of earlier attempts have other tokens. In stage 2 a rank marks its answers with
- * stage 2, and waits for such answers. */
+/* Lets the ranks of a set wait for each other, although other ranks are gone. It is one block, and each of its threads
+ * talks with one rank of the set. In stage 1 the thread writes this rank's token to that rank, and answers that rank's
+ * token. It waits for the answer to this rank's token. Each attempt has a new token, so answers to earlier attempts do
+ * not count. In stage 2 the thread writes its answer again, marked with stage 2, and waits for such an answer. */
 EP_ENTRY(32, 1) ep_meet(const __grid_constant__ EpMeetArgs a) {
   const int32_t peer = static_cast<int32_t>(threadIdx.x);
   if (peer >= EP_MAX_RANKS || peer == a.rank || !(a.set >> peer & 1u)) return;
@@ -73,24 +73,24 @@ EP_ENTRY(32, 1) ep_meet(const __grid_constant__ EpMeetArgs a) {
 }
 #endif
 
-/* Region 0 of ep_agree, one for each slot (the memory of a call in flight). Two sets of words, by call number, are
- * enough: another rank writes its words of call n + 2 only once it has this rank's word of call n + 1, which this
- * rank sends after it has read the words of call n. */
+/* Region 0 of ep_agree. Each slot (the memory of a call in flight) has one. Calls with even numbers use one set of
+ * words, calls with odd numbers the other. Two sets are enough: a rank writes its words of call 8 only after it has
+ * received the words of call 7 from all ranks, and a rank sends those only after it has read the words of call 6. */
 struct EpAgree {
   uint64_t said[2][EP_MAX_RANKS]; /* by rank: number << 32 | description of its call */
   uint32_t calls;                 /* number of the last comparison, 0 for none */
 };
 
-/* Returns id i of a call, or -2 if it needs more than 32 bits. */
+/* Returns id i of a call, or -2 if this id needs more than 32 bits. */
 EP_DEVICE int32_t ep_checked_id(const EpArgs &a, int32_t i) {
   if (a.ids_wide == 0) return a.topk_ids[i];
   const int64_t id = reinterpret_cast<const int64_t *>(a.topk_ids)[i];
   return id == static_cast<int32_t>(id) ? static_cast<int32_t>(id) : -2;
 }
 
-/* Checks that every id of a call is -1 or an expert, because kernels compute addresses from ids. A fault keeps the
- * kernels from using other ids. If a.distinct is not 0, a token has a.distinct ids, which must differ: an expert's
- * block may have no room for a token twice. */
+/* Checks that every id of a call is -1 or an expert, because kernels compute addresses from ids. After a wrong id it
+ * records a fault, so that no kernel uses the id. If a.distinct is not 0, each token has a.distinct ids, and no two may
+ * be equal. Otherwise an expert's memory could have too few rows. */
 EP_DEVICE bool ep_check_ids(const EpArgs &a) {
   uint32_t bad = 0;
   int32_t twice = -1;

@@ -1,6 +1,6 @@
 /* Kernels for expanded rows of DeepEP V2: each received row is copied once for each of its experts on this rank.
- * The expanded rows of an expert begin at a multiple of `align`, in the order of received rows. These kernels use
- * no memory of other ranks and wait for no block, so any grid is correct. */
+ * The first expanded row of an expert is a multiple of `align`. The rows of an expert have the order of the received
+ * rows. These kernels use no memory of other ranks and wait for no block, so any grid is correct. */
 #pragma once
 
 #include "common/block.cuh"
@@ -17,7 +17,7 @@ static const uint32_t EXPAND_LOADS = 4;
 #define EXPAND_BLOCKS 2
 #endif
 
-/* Returns the number of received rows, 0 if a faulty dispatch wrote a wrong number. */
+/* Returns the number of received rows, or 0 if a faulty dispatch wrote too large a number. */
 EP_DEVICE int64_t expand_rows(const uint32_t *received, int32_t most) {
   const uint32_t rows = *received;
   return rows <= static_cast<uint32_t>(most) ? rows : 0;
@@ -35,8 +35,7 @@ EP_DEVICE int32_t expand_id(const EpPlacesArgs &a, int64_t i) {
   return id >= 0 && id < a.experts ? static_cast<int32_t>(id) : -1;
 }
 
-/* Counts the rows of each expert. Sets s.next[e] to the row for the next selection of expert e, where selections
- * before number `first` already have their rows. */
+/* Counts the rows of each expert. Sets s.next[e] to the row of expert e's first selection from number `first` on. */
 EP_DEVICE void expand_count(const EpPlacesArgs &a, int64_t all, int64_t first, ExpandCounts &s) {
   const uint32_t experts = static_cast<uint32_t>(a.experts), align = static_cast<uint32_t>(a.align);
   for (uint32_t e = threadIdx.x; e < experts; e += blockDim.x) s.all[e] = s.next[e] = 0;
@@ -71,8 +70,8 @@ EP_DEVICE void expand_assign(const EpPlacesArgs &a, int64_t first, int64_t end, 
   if (place >= 0) a.choices[place] = static_cast<int32_t>(i);
 }
 
-/* Assigns rows to the selections of this block's run. Only the first warp assigns, in the order of selections, so
- * that every run gives the same rows. */
+/* Assigns rows to the selections from `first` to `end`. Only the first warp assigns, in the order of selections, so
+ * that every launch gives the same rows. */
 EP_DEVICE void expand_assign_run(const EpPlacesArgs &a, int64_t first, int64_t end, ExpandCounts &s) {
   for (int64_t base = first; base < end; base += blockDim.x) {
     __syncthreads();
@@ -94,8 +93,8 @@ EP_DEVICE void expand_mark_padding(const EpPlacesArgs &a, int64_t all, const Exp
   for (int64_t i = all + thread; i < static_cast<int64_t>(a.rows) * a.topk; i += step) a.slots[i] = -1;
 }
 
-/* Computes EpPlacesArgs' outputs. Each block assigns the selections of a run of rows, and itself counts all
- * selections before the run. */
+/* Computes EpPlacesArgs' outputs. Each block assigns rows to the selections of some consecutive tokens. Each block also
+ * counts all selections before its own, so no block waits for another. */
 EP_ENTRY(512, 1) ep_places(const __grid_constant__ EpPlacesArgs a) {
   normal_begin();
   __shared__ ExpandCounts s;

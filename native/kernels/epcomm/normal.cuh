@@ -7,12 +7,15 @@
  *   u32 announced;                        calls of ep_announce so far
  *   u32 returned[EP_NORMAL_BLOCKS];       calls of each block of ep_return_weights
  *   (padding to EP_NORMAL_HEADER bytes)
- *   u64 counts[2][R][R + E + 1];          by source, call << 32 | count: rows for each rank, rows for each expert of this
- *                                         rank, the source's tokens
- *   u64 weights[2][T][R][K];              call << 32 | weight
- * Two sets, by call number, are enough. A rank announces call n + 2 only after all ranks have sent their words of
- * call n + 1, and so have ended call n. It returns the weights of call n + 2 after a combine, which waits until all
- * ranks have begun the combine of call n + 1, and so have ended ep_return_weights of call n. */
+ *   u64 counts[2][R][R + E + 1];          by source: rows for each rank, rows for each expert of this rank, and the
+ *                                         source's tokens
+ *   u64 weights[2][T][R][K];              weights that come back
+ * The upper half of a u64 word is the number of the call, the lower half is the value.
+ *
+ * Calls with even numbers use one set of words, calls with odd numbers the other. Two sets are enough. A rank writes
+ * counts of call 8 only after it has received the counts of call 7 from all ranks. By then all ranks have read the
+ * counts of call 6. A rank returns weights of call 8 after a combine. That combine has waited until all ranks have
+ * begun the combine of call 7, and by then they have ended ep_return_weights of call 6. */
 #pragma once
 
 #include "common/check.cuh"

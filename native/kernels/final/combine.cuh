@@ -17,7 +17,8 @@
 static const uint32_t FIN_UNIT = 2048;
 static const uint32_t FIN_UNITS = (FIN_ROW_BYTES + FIN_UNIT - 1) / FIN_UNIT;
 
-/* Returns the slots of a token that will be filled, bit i for slot i: a rank, or with EP_DIRECT a top-k position. */
+/* Returns a bit for each slot of a token that will be filled. Slot i is for rank i, or with EP_DIRECT for top-k
+ * position i. */
 EP_DEVICE uint32_t fin_slots_used(uint32_t lane, int32_t id) {
   if (EP_DIRECT) return __ballot_sync(EP_FULL_WARP, id >= 0);
   return __reduce_or_sync(EP_FULL_WARP, id < 0 ? 0u : 1u << (id / EP_LOCAL_EXPERTS));
@@ -45,8 +46,8 @@ EP_DEVICE bool fin_wait_slots(const EpArgs &a, const EpCall &c, uint32_t token, 
 #include "final/combine_slots.cuh"
 #endif
 
-/* Waits until all ranks have begun this call, and so have read the previous call's slots, which this call fills.
- * Every sending warp calls it. */
+/* Waits until all ranks have begun this call. Then no rank reads its slots for the previous call any more, and this
+ * call may fill them. Every sending warp calls it. */
 EP_DEVICE bool fin_wait_started(const EpArgs &a, const EpCall &c) {
   const uint32_t *p = ep_started(a, a.rank) + (c.lane < EP_RANKS ? c.lane : 0);
   EpSpin spin;
@@ -59,16 +60,16 @@ EP_DEVICE bool fin_wait_started(const EpArgs &a, const EpCall &c) {
   }
 }
 
-/* Draws tickets and sends their messages. If each warp had a fixed list of messages, some warps would end early.
- * While a warp sends, L2 loads the rows of its next message, and the warp draws another ticket. */
+/* Draws tickets and sends their messages. With tickets, all warps have work until the end. While a warp sends, L2 loads
+ * the rows of its next message, and the warp draws another ticket. */
 EP_DEVICE void fin_combine_async(const EpArgs &a, const EpCall &c) {
   uint32_t *tickets = reinterpret_cast<uint32_t *>(a.counters) + FIN_TICKETS + (c.number & 1);
   bool sends = c.lane < EP_RANKS && !(FIN_PEERS && c.lane == static_cast<uint32_t>(a.rank));
   uint32_t all = __reduce_max_sync(EP_FULL_WARP, sends ? fin_tokens(a)[c.lane] : 0) * FIN_SOURCES;
   if (!fin_wait_started(a, c)) return;
   ep_span_stage(a, EP_STAGE_READY);
-  /* One add draws two tickets, so the second ticket is larger than the first. The loop stops at a ticket past the
-   * end: if a smaller ticket came after it, that ticket's message would not be sent. */
+  /* The loop stops at the first ticket past the end, so a warp's tickets must rise. One add draws the first two
+   * tickets, so the second is larger than the first. */
   uint32_t drawn = c.lane == 0 ? add_relaxed_gpu(tickets, 2u) : 0;
   uint32_t i = __shfl_sync(EP_FULL_WARP, drawn, 0), after = i + 1;
   FinReturn r = fin_load_return(a, c, i, all);

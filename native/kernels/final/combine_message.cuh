@@ -18,7 +18,7 @@ static const uint32_t FIN_SOURCES = EP_RANKS - FIN_PEERS;
 EP_DEVICE bool fin_in_row(uint32_t column) { return FIN_ROW_BYTES % FIN_STRIDE == 0 || column < FIN_ROW_BYTES; }
 
 /* The rows that this rank sends back to one token of rank `source`. Messages with consecutive numbers go to
- * different ranks, from the next rank on. */
+ * different ranks. The first message goes to the rank after this one. */
 struct FinReturn {
   uint32_t source, token;
   uint64_t route;

@@ -1,4 +1,5 @@
-/* The parts of combine_final for own=registers. Ranks send only partial sums, see common/partial.cuh. */
+/* The parts of combine_final for own=registers: a rank keeps its own sum in registers, and sends only its sums for
+ * other ranks' tokens. See common/partial.cuh. */
 #pragma once
 
 /* Adds one step that has arrived, and sends the sum after the last row. A single row is sent as it is. */

@@ -1,5 +1,5 @@
-/* Sends a message of combine_final: a warp loads rows to registers. While it stores or adds one step, the loads of
- * the next step are in flight. */
+/* Sends a message of combine_final. A warp loads rows to registers. While the warp stores or adds one step, its loads
+ * of the next step are in flight. */
 #pragma once
 
 #include "final/combine_message.cuh"

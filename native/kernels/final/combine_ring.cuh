@@ -1,5 +1,5 @@
-/* Sends a message of combine_final through shared memory, where each warp has a ring of steps. Through registers
- * one SM moved only 25 GB/s, because the compiler uses the four vectors of a lane before it loads the next. */
+/* Sends a message of combine_final through shared memory, where each warp has a ring of steps. So more loads are in
+ * flight than with registers: there, the compiler uses a lane's four vectors before it loads the next four. */
 #pragma once
 
 #include "final/combine_message.cuh"

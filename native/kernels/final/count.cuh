@@ -1,11 +1,12 @@
-/* First half of dispatch_final: finds the output row of each token from the routing of all ranks. Without atomics
- * on global memory, rows are the same in every run. Each sending block has a run of consecutive tokens. */
+/* First half of dispatch_final: finds the output rows of each token from the routing of all ranks. It uses no atomics
+ * on global memory, so a token gets the same rows in every run. Each sending block has some consecutive tokens. */
 #pragma once
 
 #include "common/message.cuh"
 #include "final/layout.cuh"
 
-/* Warps that count at the same time; fewer if their counters would not fit. */
+/* The number of warps that count at the same time. The counters of 8 warps fit in shared memory only up to 512
+ * experts. */
 static const uint32_t FIN_COUNT_WARPS = EP_EXPERTS > 512 ? 4 : 8;
 static const bool FIN_TILES = EP_TOKEN_SCALES > 0 && EP_SCALES == 1;
 static const uint32_t FIN_COPIES = EP_DIRECT ? EP_TOPK : (EP_RANKS < EP_TOPK ? EP_RANKS : EP_TOPK);
@@ -13,7 +14,7 @@ static const uint32_t FIN_COPIES = EP_DIRECT ? EP_TOPK : (EP_RANKS < EP_TOPK ? E
 struct FinShared {
   uint32_t running[FIN_COUNT_WARPS][EP_EXPERTS]; /* by warp and expert: rows of the block before the warp's share */
   uint32_t base[EP_EXPERTS];  /* output row of this block's first token for each expert */
-  uint32_t start[EP_EXPERTS]; /* first row of each expert's group; at first, this block's rows */
+  uint32_t start[EP_EXPERTS]; /* first row of each expert's group; before that, the number of this block's rows */
   uint32_t tokens[EP_RANKS];
   uint32_t rows;
   uint32_t failed;
@@ -57,16 +58,16 @@ EP_DEVICE void fin_count(const EpArgs &a, const EpCall &c, FinShared &s) {
   }
 }
 
-/* Sets base to the rows of the blocks before this one. Each block counts the ids of earlier blocks again. Passing
- * counts from block to block took 2 to 4 us longer up to 1,024 tokens, and no less time at 4,096. */
+/* Sets s.base to the number of rows of the blocks before this one. Each block counts the ids of earlier blocks itself,
+ * because passing counts from block to block takes longer. */
 EP_DEVICE void fin_count_before(const EpArgs &a, const EpCall &c, FinShared &s) {
   ep_tally_ids(a, threadIdx.x, blockDim.x, fin_block_tokens(a, c).begin * EP_TOPK, s.base);
   __syncthreads();
 }
 
-/* Sends every rank the number of this rank's tokens. The word also permits the receiver to write this rank's
- * output: the word's release comes after this rank's reads of earlier calls. The word is sent early, so that the
- * release has ended before the counts arrive. The last sending block calls it. */
+/* Sends every rank the number of this rank's tokens. With this word, a rank may also write to this rank's output,
+ * because the release store comes after this rank's reads in earlier calls. The last sending block calls it before it
+ * sends counts, because a release takes long. */
 EP_DEVICE void fin_signal_tokens(const EpArgs &a, const EpCall &c) {
   if (threadIdx.x >= EP_RANKS) return;
   uint64_t *word = fin_counts(a, static_cast<int>(threadIdx.x), c.number, a.rank) + EP_EXPERTS;
@@ -101,9 +102,9 @@ EP_DEVICE void fin_place(const EpArgs &a, const EpCall &c, FinShared &s) {
   }
 }
 
-/* Polls the counts from all ranks for one expert, or the ranks' numbers of tokens. Only after numbers of tokens, a
- * fence acquires the writes that fin_signal_tokens released. Loads with acquire order would run one after the
- * other. */
+/* Polls the counts from all ranks for one expert, or the ranks' numbers of tokens. The loads are relaxed, because
+ * acquire loads would run one after the other. A fence after the numbers of tokens is the acquire for
+ * fin_signal_tokens. */
 EP_DEVICE bool fin_wait_count(const EpArgs &a, const EpCall &c, uint32_t word, uint32_t (&count)[EP_RANKS]) {
   EpSpin spin;
   for (;;) {
@@ -167,8 +168,8 @@ EP_DEVICE void fin_wait_counts(const EpArgs &a, const EpCall &c, FinShared &s) {
   __syncthreads();
 }
 
-/* Finds the numbers of tokens and of rows, for a block that only receives. The block waits for all counts
- * before tokens: if a rank sends neither, the fault record then names the missing count. */
+/* Finds the numbers of tokens and of rows, for a block that only receives. A thread waits for counts before it waits
+ * for numbers of tokens. So if a rank sends nothing, the fault record names an expert whose count is missing. */
 EP_DEVICE void fin_wait_tokens(const EpArgs &a, const EpCall &c, FinShared &s) {
   for (uint32_t e = threadIdx.x; e <= EP_EXPERTS; e += blockDim.x) {
     uint32_t count[EP_RANKS];

@@ -10,7 +10,7 @@ static const uint32_t FIN_THREAD_EXPERTS = (EP_EXPERTS + EP_THREADS - 1) / EP_TH
 struct FinHomeShared {
   FinShared s;
   uint8_t *to[EP_THREADS / 32][EP_TOPK];
-  uint32_t sent[EP_THREADS / 32];        /* by warp: tokens of which it has stored its share */
+  uint32_t sent[EP_THREADS / 32];        /* number of tokens of which each warp has stored its share */
 };
 
 /* Counts all ids of this rank and sends the counts, then counts the ids of the block's own tokens. The last
@@ -102,9 +102,9 @@ EP_DEVICE void fin_send_home(const EpArgs &a, const EpCall &c, FinHomeShared &h,
   fin_scales_home(a, c, token, p, g.here, scales);
 }
 
-/* With EP_TEAM above 1, that many warps (a team) send a token together, and other warps end it. A block's tokens
- * then arrive one after the other, and rows are copied while later tokens are being sent. A team does not wait for
- * the fence of the previous token. */
+/* With EP_TEAM above 1, that many warps (a team) send a token together. Other warps make the fence and store the
+ * headers (fin_end_token), so a team goes on with the next token at once. A block's tokens arrive one after the other,
+ * and receivers copy rows while later tokens are being sent. */
 static const uint32_t FIN_ENDERS = 4;
 /* In a block the first `senders` warps form `teams` teams, and the next `enders` warps end tokens. */
 struct FinTeams {
@@ -127,8 +127,8 @@ EP_DEVICE FinStep fin_load_share(const EpArgs &a, const EpCall &c, uint32_t toke
   return step;
 }
 
-/* Stores the scales of a unit, one in every eighth lane. Lane r stores them on rank r, if the token goes there.
- * With scales=row they are also stored for each row on this rank. */
+/* Stores the four scales of a unit (32 vectors). Lanes 0, 8, 16 and 24 have one each. Lane r stores all four on rank r,
+ * if the token goes there. With scales=row they are also stored for each row on this rank. */
 EP_DEVICE void fin_share_scales(const EpArgs &a, const EpCall &c, uint32_t token, uint32_t unit, uint32_t scale,
                                 const FinPosition &p, const FinGoals &g) {
   uint32_t group = 4 * unit + c.lane / 8, ranks = g.others | (FIN_TILES && g.here != 0 ? 1u << a.rank : 0u);

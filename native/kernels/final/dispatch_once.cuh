@@ -1,8 +1,8 @@
 /* dispatch_final exchanges counts, then stores every token in its row of the output. The first `senders` blocks
  * send; the others complete the tokens that arrived.
  *
- * EP_DIRECT 0: a token is sent once to each rank of its experts, and the receiver copies it to the other experts'
- * rows. 1: it is sent once for each expert, and receivers need fewer SMs. */
+ * With EP_DIRECT 0, a token is sent once to each rank of its experts, and the receiver copies it to the rows of the
+ * rank's other experts. With EP_DIRECT 1, a token is sent once for each expert, and receivers need fewer SMs. */
 #include "final/scales.cuh"
 
 static const uint32_t FIN_STEP = EP_DTYPE == EP_FP8 ? 2 : 4;
@@ -24,7 +24,8 @@ EP_DEVICE uint4 fin_unit_scales(uint32_t scale) {
                     __shfl_sync(EP_FULL_WARP, scale, 16), __shfl_sync(EP_FULL_WARP, scale, 24));
 }
 
-/* Keeps a unit's scales in the lane that will store them, so that a message's scales are stored at once. */
+/* Keeps the four scales of a unit (32 vectors) in the lane that will store them, so that all scales of a message are
+ * stored by one instruction. */
 EP_DEVICE void fin_keep_scales(uint32_t lane, uint32_t unit, uint32_t scale, uint4 &kept) {
   uint4 all = fin_unit_scales(scale);
   if (lane == unit) kept = all;
@@ -182,8 +183,8 @@ EP_DEVICE bool fin_complete(const EpArgs &a, const EpCall &c, FinMessage m) {
   return true;
 }
 
-/* Receives, as warp number `warp` of `step` warps. Tokens arrive out of order, so each lane polls another
- * message's header, and the warp completes the messages that have arrived. */
+/* Receives, as warp number `warp` of `step` warps. Tokens arrive out of order, so each lane polls the header of a
+ * different message. Then the whole warp completes the messages that have arrived. */
 EP_DEVICE void fin_dispatch_wait(const EpArgs &a, const EpCall &c, const FinShared &s, uint32_t warp, uint32_t step) {
   uint32_t all = fin_messages(c, s), i = warp + c.lane * step;
   EpSpin spin;

@@ -1,6 +1,6 @@
-/* The memory of a combine_ll that follows a dispatch of the final kernels: for large batches on all SMs, the
- * fastest pair. combine_ll uses names of ll/layout.cuh, which this file defines for the memory of final/layout.cuh
- * and one more region. */
+/* The memory of a combine_ll that follows a dispatch of the final kernels. It is the memory of final/layout.cuh and one
+ * more region. combine_ll uses functions of ll/layout.cuh. This file defines functions of the same names for this
+ * memory. */
 #pragma once
 
 #define LL_MEMORY /* leaves out the memory of ll/layout.cuh */

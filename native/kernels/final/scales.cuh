@@ -1,9 +1,9 @@
 /* Scales of dispatch_final. They are sent row by row, but the output has the order [group][row], so one row's
  * scales go to many cache lines, four bytes to each.
  *
- * EP_SCALES 0 (row) writes scales with their row. 1 (tile) writes them after all rows have arrived, for 32 rows
- * together, in lines of 128 bytes. Row by row, a store of four bytes takes an SM as long as one of 512 bytes, and L2
- * may evict a sector before its other rows have arrived. */
+ * With EP_SCALES 0 (row), a row's scales are written with the row. With EP_SCALES 1 (tile), scales are written after
+ * all rows have arrived, for 32 rows at once, in lines of 128 bytes. That takes fewer stores, and fills each sector of
+ * L2 at once. Row by row, L2 may evict a sector before the other rows' scales are in it. */
 #pragma once
 
 #include "final/count.cuh"

@@ -1,9 +1,9 @@
-/* The kernels of common/align.cuh for ranks of several hosts. Their words are in the table of hosts/transport.cuh. */
+/* The kernels of common/align.cuh for ranks of several hosts. They use the table of hosts/transport.cuh. */
 #include "common/align.cuh"
 #include "hosts/transport.cuh"
 
-/* Waits until all ranks have begun the batch, as ep_align. A rank may begin the next alignment while a signal is
- * still on its way, so signals add 1 to a word. */
+/* Waits until all ranks have reached this alignment. A rank may send the signal of the next alignment while this one is
+ * still on its way, and signals may overtake each other. So a signal adds 1 to a word and does not set the word. */
 EP_ENTRY(32, 1) ep_align_hosts(const __grid_constant__ EpArgs a) {
   if (ep_gave_up(a)) return;
   EpControl *mine = a.control[0];

@@ -3,8 +3,8 @@
 #include "epcomm/calls.cuh"
 #include "hosts/align.cuh"
 
-/* Returns the offset of a word in region 0, which has [2, ranks] words: word [n & 1, r] is rank r's description of
- * call n. Then comes the number of calls compared so far. */
+/* Returns the offset of the word with rank `from`'s description of call `number`. Region 0 has one such word for each
+ * rank and for even and odd numbers. After them it has the number of calls compared so far. */
 EP_DEVICE uint64_t ep_said_at(const EpArgs &a, uint32_t number, int32_t from) {
   return a.region[0] + 8ull * ((number & 1u) * static_cast<uint64_t>(a.ranks) + static_cast<uint64_t>(from));
 }

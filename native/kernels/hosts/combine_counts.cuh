@@ -1,10 +1,10 @@
 /* Combine over hosts. As with algo direct of ep/combine.cuh, every row is sent back to its own slot, and rows are
  * summed in top-k order. With EP_ROUTE_RAIL each host sends sums, see combine_rail.cuh. A dispatch with the same
- * memory must come before. */
+ * memory must run before the combine. */
 #include "hosts/combine_rail.cuh"
 
-/* Sends every rank the number of rows that it gets back, even 0. Every rank waits for all these numbers, so no
- * rank can be a call ahead. Only block 0 sends. */
+/* Sends every rank the number of rows that the rank gets back, even if it is 0. Every rank waits for the numbers of all
+ * ranks, so no rank ends a call before all ranks have begun it. Only block 0 sends. */
 EP_DEVICE void ep_announce_returns(const EpArgs &a) {
   const uint32_t call = ep_round(a);
   if (blockIdx.x != 0 || ep_drill_drops(a, a.rank * EP_LOCAL_EXPERTS)) return;
@@ -17,7 +17,7 @@ EP_DEVICE void ep_announce_returns(const EpArgs &a) {
   }
 }
 
-/* Returns the target of a row; its rank is -1 if src_info names no slot. */
+/* Returns the target of a row. If src_info names no slot, the target's rank is -1. */
 EP_DEVICE EpTarget ep_return_target(const EpArgs &a, int64_t row, uint32_t source) {
   const int32_t token = a.src_info[2 * row], k = a.src_info[2 * row + 1];
   if (token < 0 || token >= a.max_tokens || k < 0 || k >= EP_TOPK) return {-1, 0, 0, 0, 0};
@@ -29,7 +29,7 @@ EP_DEVICE EpTarget ep_return_target(const EpArgs &a, int64_t row, uint32_t sourc
 }
 
 /* Sends rows back. Blocks take (local expert, source) pairs in turn, and warps take a pair's rows. The kernel
- * waits until the network has read the rows, because the caller may then overwrite them. */
+ * waits until the network has read the rows, because the caller may overwrite them once the kernel has ended. */
 static __device__ void ep_hosts_return(const EpArgs &a) {
   ep_drill_delay(a);
   ep_span_stage(a, EP_STAGE_READY);

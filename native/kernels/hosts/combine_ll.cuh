@@ -20,8 +20,8 @@ EP_DEVICE uint32_t ll_polled(const EpArgs &a, int32_t id, uint32_t) {
 
 static const uint32_t LH_FAR_RANKS = EP_RANKS - EP_PER_NODE;
 
-/* Tells every rank that this rank began a call. Then waits until every rank has begun the previous call, and so
- * has emptied the slots that this call fills. */
+/* Tells every rank that this rank began a call. Then waits until every rank has begun the previous call. By then every
+ * rank has emptied the slots that this call fills. */
 static __device__ bool lh_begin(const EpArgs &a, const LlCall &c) {
   if (c.block == 0)
     for (int32_t rank = static_cast<int32_t>(threadIdx.x); rank < EP_RANKS; rank += static_cast<int32_t>(blockDim.x))
@@ -30,7 +30,7 @@ static __device__ bool lh_begin(const EpArgs &a, const LlCall &c) {
   bool ok = true;
   uint64_t got;
   for (int32_t rank = static_cast<int32_t>(threadIdx.x); rank < EP_RANKS; rank += static_cast<int32_t>(blockDim.x)) {
-    const uint64_t *now = ep_own_word(a, lh_started(a, c.number, rank)); /* a rank here began the previous call too */
+    const uint64_t *now = ep_own_word(a, lh_started(a, c.number, rank)); /* a rank that has begun this call passes too */
     ok = ok && ep_wait_for(a, lh_started(a, before, rank), {EP_PHASE_COMBINE_ASYNC, -1, rank}, before, &got, [before, now](uint64_t v) {
            return ep_reached(static_cast<uint32_t>(v), before) || ep_reached(static_cast<uint32_t>(ld_relaxed_sys(now)), before);
          });
@@ -40,8 +40,9 @@ static __device__ bool lh_begin(const EpArgs &a, const LlCall &c) {
   return true;
 }
 
-/* Returns a unit of sending; `token` is the number of a message of dispatch. To another host a unit is all rows of
- * the message, inside the host one chunk of each row. Consecutive units go to different ranks. */
+/* These return what unit number `unit` sends: to which rank, for which message of dispatch (in `token`), and which
+ * chunk of its rows. A unit for another host has all rows of the message. A unit inside the host has one chunk of each
+ * row. Consecutive units go to different ranks. */
 EP_DEVICE LlReturn lh_far_unit(const EpArgs &a, uint32_t unit) {
   const uint32_t ranks = LH_FAR_RANKS > 0 ? LH_FAR_RANKS : 1, place = static_cast<uint32_t>(a.rank % EP_PER_NODE);
   const uint32_t next_host = static_cast<uint32_t>((ep_node_of(a.rank) + 1) * EP_PER_NODE);
@@ -96,7 +97,8 @@ EP_DEVICE bool lh_await_far(const EpArgs &a, const LlCall &c, uint32_t token, in
   return __all_sync(EP_FULL_WARP, ok);
 }
 
-/* Sums tokens. It also empties the slots of far rows, which a later call may poll as near rows. */
+/* Sums tokens. It also empties the slots of rows from other hosts, because a later call may poll these slots for rows
+ * from this host. */
 static __device__ void lh_combine_wait(const EpArgs &a, const LlCall &c) {
   for (uint32_t u = ll_from_top(c); u < static_cast<uint32_t>(a.tokens) * LL_CHUNKS; u += ll_all_warps(c)) {
     const uint32_t token = u / LL_CHUNKS, at = token * EP_TOPK + c.lane;

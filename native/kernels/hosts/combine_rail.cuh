@@ -1,14 +1,14 @@
 /* Combine over hosts with EP_ROUTE_RAIL. A token's rows on one host are summed on that host, and only the sum is
- * sent over the network. The ranks of a host write their rows for a token of another host to the token's
- * collector: the rank of their host with the place (number on its host) of the token's rank. The collector sums
- * the rows in f32, in top-k order.
+ * sent over the network. For the tokens of a rank, each other host has one collector: its rank with the same number on
+ * the host. The ranks of the host write their rows of the token to the collector's memory. The collector sums the rows
+ * in f32, in top-k order.
  *
- * A collector may have no expert of the token, and so no weights of it from dispatch. So every rank puts the ids
- * and weights of its tokens to its collectors on the other hosts. The ids also say for which rows a collector must
+ * A collector may have no expert of the token, and then dispatch gave it no weights of the token. So every rank puts
+ * the ids and weights of its tokens (a recipe) to its collectors. The ids also say for which rows a collector must
  * wait.
  *
- * With EP_PARTIAL 0 a sum is sent as f32, with 1 as BF16. If a host has only one row of a token, it sends the row
- * itself. */
+ * With EP_PARTIAL 0 a sum is sent as f32, with EP_PARTIAL 1 as BF16. If a host has only one row of a token, it sends
+ * the row itself. */
 #pragma once
 
 #include "common/partial.cuh"
@@ -31,8 +31,10 @@ EP_DEVICE uint64_t ep_sum_at(const EpArgs &a, int32_t node, uint64_t token) {
 EP_DEVICE uint64_t ep_recipe_at(const EpArgs &a, int32_t node) {
   return a.region[EP_H_RECIPE] + static_cast<uint64_t>(node) * ((8ull * static_cast<uint64_t>(a.max_tokens) * EP_TOPK + 15) / 16 * 16);
 }
-/* Words of EP_H_RAIL_WORDS: [N] announcements of recipes; [N, T] call whose sum has arrived; [N, T, K] call whose
- * row has arrived. */
+/* EP_H_RAIL_WORDS has three arrays of words, by host:
+ * [N] announcements of recipes
+ * [N, T] the last call whose sum has arrived
+ * [N, T, K] the last call whose row has arrived */
 EP_DEVICE uint64_t ep_recipe_word(const EpArgs &a, int32_t node) { return ep_host_at(a, EP_H_RAIL_WORDS, static_cast<uint64_t>(node)); }
 EP_DEVICE uint64_t ep_sum_word(const EpArgs &a, int32_t node, uint64_t token) {
   return ep_host_at(a, EP_H_RAIL_WORDS, EP_NODES + ep_rail_token(a, node, token));
@@ -42,8 +44,8 @@ EP_DEVICE uint64_t ep_gather_word(const EpArgs &a, int32_t node, uint64_t token,
   return ep_host_at(a, EP_H_RAIL_WORDS, EP_NODES + sums + ep_rail_token(a, node, token) * EP_TOPK + k);
 }
 
-/* Sends weight << 32 | expert of every selection to this rank's collectors, with one block. The sent copy stays
- * until the next call. */
+/* Sends the expert and weight of every selection to this rank's collectors, with one block. The network may read the
+ * memory that is sent until the next call. */
 static __device__ void ep_send_recipe(const EpArgs &a) {
   const int32_t here = ep_node_of(a.rank);
   const uint32_t selections = static_cast<uint32_t>(a.tokens) * EP_TOPK;

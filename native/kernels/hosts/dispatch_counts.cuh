@@ -2,7 +2,7 @@
  * parameters. Between two dispatches, all ranks must make a combine or a barrier. */
 #include "hosts/dispatch_send.cuh"
 
-/* Forwards message `slot` of host `node` to the ranks of this host that have its experts, with one warp. */
+/* Forwards message `slot` of host `node` to those ranks of this host that have experts of the token, with one warp. */
 EP_DEVICE bool ep_forward_message(const EpArgs &a, int32_t node, uint32_t slot, uint32_t call) {
   const uint64_t at = static_cast<uint64_t>(node) * static_cast<uint64_t>(a.max_tokens) + slot;
   const int32_t source = ep_rail(a, node);

@@ -114,14 +114,14 @@ EP_DEVICE void lh_copy_part(const EpArgs &a, const LlCall &c, const LhArrived &s
 
 static const uint32_t LH_FAR_HOSTS = EP_NODES > 1 ? EP_NODES - 1 : 1;
 
-/* Returns the rank with this rank's place on the host that comes n + 1 hosts after this one; host 0 follows the
- * last. */
+/* Returns the rank of another host that has this rank's number on its host. n is 0 for the next host. Host 0 follows
+ * the last host. */
 EP_DEVICE uint32_t lh_behind(const EpArgs &a, uint32_t n) {
   return static_cast<uint32_t>(ep_rail(a, (ep_node_of(a.rank) + 1 + static_cast<int32_t>(n)) % EP_NODES));
 }
 
-/* Stores a part on each rank of this host that has any of the token's experts. The sender has replaced words of
- * all ones. */
+/* Stores a part on each rank of this host that has any of the token's experts. Receivers poll for words that are not
+ * all ones. The sender has made sure that the part has no word of all ones. */
 EP_DEVICE void lh_store_part(const EpArgs &a, const LlCall &c, const LhPart &p, uint8_t *relayed) {
   const uint32_t number = c.lane < EP_TOPK ? ld_relaxed_sys(reinterpret_cast<const uint32_t *>(relayed + LH_NUMBERS_AT) + c.lane) : 0;
   const int32_t owner = lh_owner(lh_expert(c, p));

@@ -10,8 +10,8 @@ EP_DEVICE int32_t lh_id(const EpArgs &a, uint32_t token) {
   return lane_id() < EP_TOPK ? a.topk_ids[token * EP_TOPK + lane_id()] : -1;
 }
 
-/* Returns whether a fault drill (a fault caused on purpose) omits the counts for rank `owner`. With the rail the
- * drill omits messages instead, and the forwarding rank waits. */
+/* Returns whether a fault drill (a fault caused on purpose) omits the counts for rank `owner`. With EP_ROUTE_RAIL the
+ * drill omits messages and no counts, so that the forwarding rank waits. */
 EP_DEVICE bool lh_loses_counts(const EpArgs &a, int32_t owner) {
   return EP_ROUTE == EP_ROUTE_DIRECT && a.drop_signal > 0 && lh_owner(a.drop_signal - 1) == owner;
 }
@@ -42,15 +42,15 @@ static __device__ void lh_count_all(const EpArgs &a, LhCounted &s) {
   __syncthreads();
 }
 
-/* Returns a word of LH_COUNTS for a rank. All ranks of a host get the number of relayed messages, from which they
- * see that the call used the rail (lh_headers_used). */
+/* Returns a word of LH_COUNTS for a rank. All ranks of a host get the number of relayed messages, because
+ * lh_headers_used needs it. */
 EP_DEVICE uint32_t lh_count(const LhCounted &s, uint32_t owner, uint32_t word) {
   if (word < EP_LOCAL_EXPERTS) return s.rows[owner * EP_LOCAL_EXPERTS + word];
   return word < LL_COUNT_WORDS ? s.messages[owner] : s.relayed[owner / EP_PER_NODE];
 }
 
-/* Sends every rank the number of its messages, and of rows for each of its experts. A far rank receives them in
- * one put, which the fault drill omits. */
+/* Sends every rank the number of messages for the rank, and the number of rows for each of its experts. For a far rank,
+ * it sends these counts in one put. */
 static __device__ void lh_announce(const EpArgs &a, const LlCall &c) {
   __shared__ LhCounted s;
   lh_count_all(a, s);
@@ -82,8 +82,8 @@ struct LhTarget {
   uint64_t head;
 };
 
-/* For each top-k position of a token, the number of earlier tokens with its expert (rows), with any expert of its
- * rank (messages), or of its host (relayed). */
+/* Counts of earlier tokens, for each top-k position of a token. `rows` counts tokens that also selected the position's
+ * expert, `messages` tokens with any expert on this expert's rank, `relayed` tokens with any expert on its host. */
 struct LhEarlier {
   uint32_t rows[EP_TOPK], messages[EP_TOPK], relayed[EP_TOPK];
 };
@@ -184,8 +184,8 @@ EP_DEVICE void lh_put_messages(const EpArgs &a, const LlCall &c, const LhTarget 
   }
 }
 
-/* Sends tokens, in all blocks but the last. The set of LH_SEND that it fills was used two calls ago. Receivers have
- * ended that call, so the network has read the set. */
+/* Sends tokens, in all blocks but the last. The blocks fill the set of LH_SEND that the call before the previous one
+ * used. Receivers have ended that call, so the network has read the set. */
 static __device__ void lh_send_tokens(const EpArgs &a, const LlCall &c) {
   __shared__ LhEarlier s;
   for (uint32_t token = c.block; token < static_cast<uint32_t>(a.tokens); token += c.blocks - 1) {
@@ -206,8 +206,8 @@ EP_DEVICE uint32_t lh_headers_used(const EpArgs &a, uint32_t call, uint32_t sour
   return relayed > 0 || ep_is_near(a, static_cast<int32_t>(source)) ? messages : 0;
 }
 
-/* Clears the headers of the previous call, because the call after the next one uses the same set. The previous
- * call's counts say how many there are; a warp's lanes load these counts together. */
+/* Clears the headers of the previous call. There are three sets of headers, so the call after the next one uses this
+ * set. The previous call's counts say how many headers there are. A warp's lanes load these counts together. */
 static __device__ void lh_clear_headers(const EpArgs &a, const LlCall &c) {
   const uint32_t before = ep_number_before(c.number);
   for (uint32_t first = 0; first < EP_RANKS; first += 32) {

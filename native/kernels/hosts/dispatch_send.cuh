@@ -1,6 +1,6 @@
-/* First half of dispatch over hosts. Some blocks send tokens; the monitor blocks announce their number, perhaps
- * before the tokens arrive. From the arrival words the receiver sees when all tokens have arrived, in whatever
- * order. */
+/* First half of dispatch over hosts. Some blocks send tokens. The monitor blocks announce how many tokens are sent. An
+ * announcement may arrive before the tokens, and tokens may arrive in any order. Each part that arrives
+ * adds 1 to an arrival word. By this word and the announcements, a receiver sees when all tokens have arrived. */
 #pragma once
 
 #include "hosts/layout.cuh"
@@ -36,8 +36,8 @@ EP_DEVICE EpTarget ep_rail_target(const EpArgs &a, int32_t expert, int32_t node,
   return {ep_rail(a, node), EP_NET_SET, a.region[EP_H_RELAY] + at * EP_MSG_BYTES, ep_host_at(a, EP_H_RELAY_FLAG, at), call};
 }
 
-/* Finds the targets of one token, in warp 0; lane k gets the target of top-k position k. Under EP_ROUTE_RAIL, only
- * the first position with an expert on another host has a target there. */
+/* Finds the targets of one token, in warp 0. Lane k gets the target of top-k position k. Under EP_ROUTE_RAIL, another
+ * host gets the token only once, as the target of the first position whose expert is on that host. */
 EP_DEVICE EpDestination ep_reserve(const EpArgs &a, int64_t token) {
   const uint32_t k = lane_id(), call = ep_round(a);
   const int32_t expert = k < EP_TOPK ? a.topk_ids[token * EP_TOPK + k] : -1;

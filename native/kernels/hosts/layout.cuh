@@ -5,8 +5,8 @@
  * tokens of a rank, and K top-k. */
 #pragma once
 
-/* Here ep_region and ep_word return addresses in this rank's own memory. So the second halves of dispatch and
- * combine, which only read data that has arrived, are included from ep/. */
+/* Here ep_region and ep_word return addresses in this rank's own memory. The second halves of dispatch and combine only
+ * read data that has arrived there, so the files of ep/ serve here too. */
 #define EP_HOSTS /* leaves out what is only for one host */
 #define ep_region ep_region_of_one_host
 #define ep_word ep_word_of_one_host
@@ -22,9 +22,9 @@ EP_DEVICE uint64_t *ep_word(const EpArgs &a, int rank, EpRegion region, uint32_t
   return reinterpret_cast<uint64_t *>(ep_region(a, rank, region)) + index;
 }
 
-/* Indices into EpArgs.region. An arrival word counts the parts that have arrived from a rank since set-up. An
- * announcement has a call number and a count, see transport.cuh. "From each host" means: from its rank with this
- * rank's place. */
+/* Indices into EpArgs.region. An arrival word counts all parts that have ever arrived from a rank. An announcement has
+ * a call number and a count, see transport.cuh. Of each other host, only the rank with this rank's number on its host
+ * sends "from each host". */
 enum EpHostRegion {
   EP_H_SEND = EP_D_SEND,     /* [T, message] */
   EP_H_RECV = EP_D_RECV,     /* [L, R, T, message] */

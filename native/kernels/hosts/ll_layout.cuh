@@ -16,14 +16,15 @@
  * LH_SLOTS) is never polled as data; forwarding ranks store to LH_FORWARDED instead. A call clears the headers of the
  * previous call, whatever its route.
  *
- * Calls need no barrier, for the reason in ll/layout.cuh: no rank is more than one call ahead, and such a rank
- * writes to another set of the memory. Every set also has its own words for puts to change, because two puts of a
- * rank may arrive in either order.
+ * Calls need no barrier, for the reason in ll/layout.cuh: no rank is more than one call ahead of another, and
+ * consecutive calls use different sets of the memory. Every set has its own words for puts to change, because two puts
+ * of a rank may arrive in either order.
  *
- * Forwarding keeps this rule. A rank ends a call after it has forwarded all messages of the call. A sender in call
- * n + 2 has ended call n + 1, so its forwarders have ended call n: slots and staged tokens of call n are free. A
- * forwarder in call n + 2 has ended call n + 1, so its receivers have ended call n: they have emptied its slots,
- * and cleared the headers of call n - 1, which the forwarder fills. */
+ * Forwarding keeps this rule, because a rank ends a call only after it has forwarded all messages of the call.
+ * - A sender in call 8 has ended call 7, so its forwarders have ended call 6. The slots and staged tokens of call 6 are
+ *   free for call 8.
+ * - A forwarder in call 8 has ended call 7, so its receivers have ended call 6. They have emptied the slots of call 6,
+ *   and cleared the headers of call 5. The forwarder fills these slots and headers. */
 #pragma once
 
 /* Sizes, calls and sentinels are those of ll/layout.cuh; regions differ. */
@@ -54,8 +55,9 @@ enum LhRegion {
   LH_FORWARDED,   /* [2][R source][T][LL_SLOT_BYTES]: forwarded elements and scales. All ones between calls */
 };
 
-/* Number of words of a header: for each top-k position weight << 32 | expert << 20 | position among this source's
- * rows for the expert (lower half LL_NOWHERE if masked), then the token's number. */
+/* Number of words of a header. It has one word for each top-k position, and last the token's number. The upper half of
+ * a position's word is the weight. The lower half is LL_NOWHERE if the position is masked. Otherwise it has the expert
+ * from bit 20 on and, below, the row's position among this source's rows for the expert. */
 static const uint32_t LH_HEAD = EP_TOPK + 1;
 static const uint32_t LH_HEAD_AT = LL_SLOT_BYTES;
 /* In a relayed message: for each position the message's number at its rank, u32. */

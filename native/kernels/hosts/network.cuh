@@ -1,6 +1,6 @@
 /* Operations between hosts: a put (a copy to another rank, then a change of a word there), a signal (only the
- * change of a word), and waits for both. hosts/nvshmem.cuh implements them with NVSHMEM, compiled once for each
- * architecture. So kernels include no header of NVSHMEM, which would take seconds to compile.
+ * change of a word), and waits for both. hosts/nvshmem.cuh implements them with NVSHMEM. It is compiled only once for
+ * each architecture, because NVSHMEM's headers take seconds to compile. No kernel includes these headers.
  *
  * Addresses of targets are in this rank's own symmetric heap, and mean the same offset in the heap of `rank`. If a
  * warp calls a function, all its lanes call it with equal arguments. */
@@ -38,7 +38,7 @@ EP_DEVICE void net_put(void *to, const void *from, uint32_t bytes, uint64_t *wor
 #endif
 }
 
-/* Sets a word or adds to it, without order after any put or other signal. One thread calls it. */
+/* Sets a word or adds to it. The change may arrive before earlier puts and signals. One thread calls it. */
 EP_DEVICE void net_signal(uint64_t *word, uint64_t value, int op, int32_t rank) {
 #ifdef EP_EMULATE
   emul_net_signal(word, value, op, rank);
@@ -48,7 +48,7 @@ EP_DEVICE void net_signal(uint64_t *word, uint64_t value, int op, int32_t rank) 
 }
 
 /* Makes the data of a put from another host visible to this GPU. One thread calls it, after it has seen `value`
- * in the word that the put sets. On some machines the network card's writes are not visible without it. */
+ * in the word that the put sets. On some machines the network card's writes are not visible without this call. */
 EP_DEVICE void net_seen(uint64_t *word, uint64_t value) {
 #ifndef EP_EMULATE
   ep_net_seen(word, value);

@@ -1,8 +1,8 @@
 /* Implements hosts/network.cuh with NVSHMEM, as a separate translation unit.
  *
- * NVRTC defines uint64_t as unsigned long long, but the library's compiler as unsigned long, so mangled names
- * differ. The specialization below has NVRTC's name and calls the library's function. Inlining the library would
- * avoid this, but then the GPU itself cannot drive an InfiniBand card. */
+ * NVRTC defines uint64_t as unsigned long long. NVSHMEM's library was compiled with uint64_t as unsigned long, so the
+ * mangled names differ. The specialization below has NVRTC's name and calls the library's function. We do not inline
+ * the library, because then the GPU itself cannot drive an InfiniBand card. */
 #ifndef EP_EMULATE
 
 #include <nvshmem.h>

@@ -1,9 +1,10 @@
-/* put, signal and wait between any two ranks: loads and stores inside a host, hosts/network.cuh between hosts.
+/* The operations put, signal and wait between any two ranks. Inside a host they are loads and stores. Between hosts
+ * they use hosts/network.cuh.
  *
- * There may be more ranks than EpArgs.heap has entries. So here heap[0] is this rank's own heap, and heap[1] a
- * table in it: for each rank the address of its heap on this GPU (null on another host), then for each rank the
- * number of start alignments (ep_align_hosts) that it has begun. control[0] is this rank's own control. Addresses
- * on other ranks are offsets, equal on all ranks. */
+ * There may be more ranks than EpArgs.heap has entries. So here heap[0] is this rank's own heap, and heap[1] is a table
+ * in it. The table has two entries for each rank: first, for all ranks, the address of the rank's heap on this GPU, or
+ * null for a rank of another host. Then it has, for all ranks, the number of alignments (ep_align_hosts) that the rank
+ * has begun. control[0] is this rank's own control. Memory on other ranks is named by offsets, equal on all ranks. */
 #pragma once
 
 #include "common/block.cuh"
@@ -23,7 +24,7 @@ EP_DEVICE uint64_t *ep_own_word(const EpArgs &a, uint64_t offset) { return reint
 
 /* A copy's target: a rank, an offset, and the word that changes once the bytes have arrived. */
 struct EpTarget {
-  int32_t rank; /* -1: nowhere */
+  int32_t rank; /* -1: nothing is copied */
   int32_t op;
   uint64_t to;
   uint64_t word;

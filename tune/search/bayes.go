@@ -22,7 +22,7 @@ func auto(ctx context.Context, s *State) error {
 	return runBayes(ctx, s, s.spaceFits)
 }
 
-// runBayes runs bayes, and changes to race once `whole` returns true.
+// runBayes runs the strategy bayes. It changes to the strategy race once `whole` returns true.
 func runBayes(ctx context.Context, s *State, whole func() bool) error {
 	b := newBayesSearch(s)
 	next := append(slices.Clone(s.Required), b.nextInitial()...)
@@ -107,7 +107,7 @@ func newBayesSearch(s *State) *bayesSearch {
 	return b
 }
 
-// coordinates returns a point's coordinates: i/sqrt(n-1) for value i of n.
+// coordinates returns a point's coordinates. If an axis has n values, the value with index i lies at i/sqrt(n-1).
 func (k *kernelModel) coordinates(s *Space, point int) []float64 {
 	if x, ok := k.coords[point]; ok {
 		return x
@@ -128,8 +128,8 @@ type option struct {
 	point       int
 	surrogate   *surrogate
 	x           []float64
-	mean        float64 // predicted warped score
-	improvement float64 // expected improvement of the warped score
+	mean        float64 // predicted score, see warp
+	improvement float64 // expected improvement of the score, see warp
 }
 
 func (b *bayesSearch) least() float64 {
@@ -206,7 +206,8 @@ func (s *State) warped(points []int, least float64) []float64 {
 	return out
 }
 
-// maxTraining bounds the points of a surrogate, because the cost grows with the cube of their number.
+// maxTraining bounds the number of points of a surrogate (the model that predicts scores), because its cost grows with
+// the cube of this number.
 const maxTraining = 160
 
 // trainingPoints returns the fastest measured points of a kernel, and some of the others.
@@ -239,8 +240,8 @@ func (k *kernelModel) options(s *State, expected prior, least float64) []option 
 	return k.scoreFresh(s, k.surrogate, func(point int) []float64 { return k.coordinates(s.Space, point) })
 }
 
-// candidates returns the unmeasured points to predict. Of a large kernel it returns every n-th point and the
-// neighbours of the fastest points. In each batch, the n-th points start at another offset.
+// candidates returns the unmeasured points to predict. Of a large kernel it returns only every n-th point, and the
+// neighbours of the fastest points. Each batch begins at another point, so that n batches reach all points.
 func (k *kernelModel) candidates(s *State) []int {
 	fresh := func(points []int) []int {
 		return slices.DeleteFunc(points, func(i int) bool { return !s.Fresh(i) })

@@ -35,9 +35,9 @@ type roundSet struct {
 }
 
 // Finals measures the best points of the search and the required points in new rounds. It drops points that are clearly
-// slower than the best point, except the default config. After p.MinRounds rounds, finalSampleShare bounds the number of
-// samples. If that leaves the fastest point uncertain, further rounds follow. Finals returns the points that did
-// not fail, the fastest first.
+// slower than the best point, except the default config. After p.MinRounds rounds, it stops when it has as many samples
+// as finalSampleShare allows. If the fastest point is then uncertain, further rounds follow. Finals returns the points
+// that did not fail, the fastest first.
 func (s *State) Finals(ctx context.Context, p Protocol, stage record.Stage) ([]Finalist, error) {
 	most := int(finalSampleShare*float64(s.spent)) + p.MinRounds*len(s.Required)
 	return s.runFinals(ctx, p, stage, s.finalPoints(p), most, furtherRounds*p.MaxRounds)
@@ -203,8 +203,8 @@ func (s *State) measureCrowded(ctx context.Context, stage record.Stage, points, 
 const clearlyErrors = 2.6
 
 // dropSlower returns the default and the points that are not slower than the best point by more than the band plus
-// clearlyErrors standard errors. Points that were left out before may be among them. `open` is true if more samples may
-// drop another point.
+// clearlyErrors standard errors. The result may have points that an earlier call left out. `open` is true if more
+// samples may drop another point.
 func (s *State) dropSlower(band float64) (rest []int, open bool) {
 	fs := s.adjustedPoints()
 	for i, f := range fs {

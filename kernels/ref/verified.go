@@ -7,8 +7,7 @@ import (
 	"github.com/epbench/epbench/kernels"
 )
 
-// verifiedBits stores hashes of correct outputs, because checking is slow. Most candidates return the same bits, so
-// most outputs need no check.
+// verifiedBits stores hashes of correct outputs, so that equal outputs are checked only once.
 type verifiedBits struct {
 	seed  maphash.Seed
 	known map[bitsKey]kernels.Comparison

@@ -11,8 +11,8 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// tick is the seconds by which the clock of testdata/ticks.py advances at each reading. A power of two makes sums
-// exact. epbench refuses rounds whose times exceed the real time, so a tick is short.
+// tick is the number of seconds by which the clock of testdata/ticks.py advances at each reading. It is a power of two,
+// so that sums are exact. It is small, because epbench refuses times that are longer than the real time.
 const tick = 1.0 / (1 << 18)
 
 // openTicking starts a toy worker with a clock of ticks.

@@ -121,7 +121,7 @@ func TestDiedBetween(t *testing.T) {
 	}
 }
 
-// TestBackground: a rank that its command left in the background stays usable while it prints.
+// TestBackground: after a command has ended, a rank that it left in the background stays usable and may print.
 func TestBackground(t *testing.T) {
 	t.Setenv(scriptEnv, "garbage-run")
 	shell := fmt.Sprintf("%s=0 %s & sleep 0.1", rankEnv, os.Args[0])
@@ -142,8 +142,8 @@ func TestBackground(t *testing.T) {
 	}
 }
 
-// TestFreedNumber: a process group is not killed after its first process ended, because another group may have its
-// number by then.
+// TestFreedNumber: after the worker process has ended, Close kills no process group, because the worker's number may
+// belong to another group by then.
 func TestFreedNumber(t *testing.T) {
 	for _, launched := range []bool{false, true} {
 		var b *Backend
@@ -172,7 +172,7 @@ func TestFreedNumber(t *testing.T) {
 	}
 }
 
-// TestLeftInGroup: closing ends all processes in the group of a worker on pipes.
+// TestLeftInGroup: Close ends all processes in the process group of a worker on pipes.
 func TestLeftInGroup(t *testing.T) {
 	t.Setenv(scriptEnv, "honest")
 	file := filepath.Join(t.TempDir(), "child")
@@ -217,7 +217,7 @@ func TestLeave(t *testing.T) {
 	}
 }
 
-// TestNoStart: no file is left if a worker does not answer hello, or is refused.
+// TestNoStart: if a worker does not answer hello or is refused, its file for rows is removed.
 func TestNoStart(t *testing.T) {
 	t.Setenv("TMPDIR", t.TempDir())
 	refused := `read line; echo '{"jsonrpc":"2.0","id":1,"result":{}}'; sleep 600`

@@ -49,7 +49,7 @@ func flood(t *testing.T, address string, n int) {
 	t.Cleanup(func() { close(stop); running.Wait() })
 }
 
-// longEnough is the longest wait of eventually.
+// longEnough is the longest time for which the function eventually waits.
 const longEnough = 90 * time.Second
 
 func eventually(t *testing.T, what string, f func() error) {
@@ -67,7 +67,8 @@ func eventually(t *testing.T, what string, f func() error) {
 	}
 }
 
-// floodFirst returns how long strangers come before the first rank: EPBENCH_FLOOD, such as 60s.
+// floodFirst returns the time in which strangers connect before the first rank does. EPBENCH_FLOOD sets it, such as
+// 60s.
 func floodFirst(t *testing.T) time.Duration {
 	t.Helper()
 	d, err := time.ParseDuration(cmp.Or(os.Getenv("EPBENCH_FLOOD"), "0"))
@@ -245,7 +246,7 @@ func TestAcceptGoesOn(t *testing.T) {
 	l.Close()
 }
 
-// TestOldestIsClosed: one connection too many without a proof closes the oldest.
+// TestOldestIsClosed: if there is one connection too many without a proof, the oldest is closed.
 func TestOldestIsClosed(t *testing.T) {
 	var g gate
 	var first net.Conn

@@ -8,7 +8,7 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// fakeGroup returns a group without a command. The channel closes at its end.
+// fakeGroup returns a group without a command, and a channel that is closed when the group ends.
 func fakeGroup(t *testing.T) (g *group, ended chan struct{}) {
 	t.Helper()
 	l, address, err := listen(Loopback)
@@ -63,7 +63,7 @@ func TestCalm(t *testing.T) {
 	}
 }
 
-// TestLateTrouble: a failure of an answered request is ignored. Older workers send no request number.
+// TestLateTrouble: a failure of an answered request is ignored. A failure without a request number counts always.
 func TestLateTrouble(t *testing.T) {
 	for id, counts := range map[int64]bool{4: false, 5: false, 6: true, 0: true} {
 		g, _ := fakeGroup(t)

@@ -24,7 +24,8 @@ func (h *heard) text() string {
 	return strings.Join(h.lines, "\n")
 }
 
-// with waits for want, at most five seconds, because output may arrive after the answer.
+// with returns the text once it contains `want`, or after five seconds. It waits because output may arrive after the
+// answer.
 func (h *heard) with(want string) string {
 	for range 500 {
 		if strings.Contains(h.text(), want) {

@@ -152,7 +152,7 @@ func TestLaunched(t *testing.T) {
 	}
 }
 
-// TestGivenToken: ending a group must not kill other processes with a token that the user chose.
+// TestGivenToken: if the user chose the token, the end of a group must not kill other processes that have this token.
 func TestGivenToken(t *testing.T) {
 	t.Setenv(tokenEnv, "a secret of all hosts")
 	bystander := exec.Command("sleep", "600")
@@ -179,7 +179,7 @@ func TestGivenToken(t *testing.T) {
 	}
 }
 
-// TestLaunchedTrouble: a failure names the rank, and a new group replaces the old one.
+// TestLaunchedTrouble: a failure names its rank. All processes of the failed group end, and a new group starts.
 func TestLaunchedTrouble(t *testing.T) {
 	for _, c := range []struct {
 		script, role string

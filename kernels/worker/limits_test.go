@@ -41,7 +41,7 @@ func TestRequestLimits(t *testing.T) {
 	}
 }
 
-// TestTimesNeedTheirTime: the slowest rank's rounds cannot take longer than the answer did.
+// TestTimesNeedTheirTime: an answer is refused if the slowest rank's rounds are longer than the wait for the answer.
 func TestTimesNeedTheirTime(t *testing.T) {
 	s := timedSession()
 	r := kernels.Rounds{Fold: 2, Clock: "c", Seconds: [][]float64{{0.25, 0.5}, {0.25, 0.125}}} // 2*0.5 + 2*0.25 s
@@ -62,7 +62,7 @@ func TestTimesNeedTheirTime(t *testing.T) {
 	}
 }
 
-// TestQuarantineOfOneCase: quarantine is for one problem and routing.
+// TestQuarantineOfOneCase: a quarantined config may still run with another problem or routing.
 func TestQuarantineOfOneCase(t *testing.T) {
 	s, c := timedSession(), ep.Config{Kernel: "k"}.With("p", "1")
 	f := s.quarantine(c, kernels.Failf(ep.Hang, "it hung"))

@@ -149,7 +149,7 @@ func TestKilledWorker(t *testing.T) {
 	}
 }
 
-// TestAhead: a worker that asks for it gets configs before prepare.
+// TestAhead: a worker gets configs before the request prepare if its welcome asks for them.
 func TestAhead(t *testing.T) {
 	b := openScripted(t, "forewarned")
 	s := openWorkload(t, b, ep.Dispatch)

@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// TestShownLines: the twentieth line says that no more are shown. Empty lines do not count.
+// TestShownLines: the twentieth line says that no further lines are shown. Empty lines do not count.
 func TestShownLines(t *testing.T) {
 	var shown []string
 	p := &printer{tail: &tailBuffer{limit: 100}, show: func(s string) { shown = append(shown, s) }}

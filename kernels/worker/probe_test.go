@@ -84,8 +84,8 @@ var casts = map[string]func(x, amax float32) (quotient, scale float32){
 
 const inverse448 = float32(1. / 448)
 
-// middle names a token of fp8Pairs and a column exactly between two e4m3 codes: element 1.453125, group's maximum
-// 1.9375. DeepEP's low-latency kernel rounds it down.
+// middle names an element of a token of fp8Pairs: 1.453125, in a group with the maximum 1.9375. Divided by the group's
+// scale, this element lies exactly between two e4m3 codes. DeepEP's low-latency kernel rounds it down.
 var middle = struct{ rank, token, column int }{1, 83, 6487}
 
 func fp8Pairs(t *testing.T, topK int) *workloads.Workload {
@@ -132,7 +132,7 @@ func combined(w *workloads.Workload, rank, token int, codes []byte, scales []flo
 	return out
 }
 
-// TestProbesOfOtherCasts: for a tie either code is right.
+// TestProbesOfOtherCasts: if an element lies exactly between two codes, both codes are right.
 func TestProbesOfOtherCasts(t *testing.T) {
 	for _, topK := range []int{1, 8} {
 		w := fp8Pairs(t, topK)
@@ -149,7 +149,7 @@ func TestProbesOfOtherCasts(t *testing.T) {
 	}
 }
 
-// TestProbesOneCodeOff: one code off is found, except for a tie.
+// TestProbesOneCodeOff: a code next to the right one is found to be wrong, unless the element lies between both codes.
 func TestProbesOneCodeOff(t *testing.T) {
 	w := fp8Pairs(t, 8)
 	o := ref.New(w, 1)

@@ -22,7 +22,7 @@ import (
 // stderrTail is the number of bytes that an error quotes of the worker's last output.
 const stderrTail = 2048
 
-// maxLine is the size limit of a message, in bytes. A large routing takes 15 MB.
+// maxLine is the size limit of a message, in bytes.
 const maxLine = 256 << 20
 
 const (

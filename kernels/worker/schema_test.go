@@ -47,7 +47,7 @@ func TestSchemaIsPublished(t *testing.T) {
 	testfile.Golden(t, "../../docs/schema/worker.v2.json", workerSchema(t))
 }
 
-// TestPagesNameEveryField: people need no other document to write a worker.
+// TestPagesNameEveryField: the pages name all fields of messages, so that one can write a worker by them alone.
 func TestPagesNameEveryField(t *testing.T) {
 	var pages []byte
 	for _, name := range []string{"worker-protocol.md", "worker-messages.md"} {

@@ -49,8 +49,8 @@ func python(t *testing.T) string {
 	return found
 }
 
-// tryToy starts a Python file as three ranks. drill names a fault to inject. The file needs no module of the site, and
-// on some hosts -S halves the time in which Python starts.
+// tryToy starts a Python file as three ranks. `drill` names a fault to inject. The file needs no installed packages, so
+// Python runs with -S, which halves the time of its start on some hosts.
 func tryToy(t *testing.T, file, drill string) (*Backend, *heard, error) {
 	t.Helper()
 	program := python(t)
@@ -185,7 +185,7 @@ func TestToyDrills(t *testing.T) {
 	}
 }
 
-// TestToySticky: an error that every later call returns needs a new process.
+// TestToySticky: after an error that every later call would return, the next candidate runs in a new process.
 func TestToySticky(t *testing.T) {
 	b, _ := openToy(t, "testdata/drill.py", "sticky")
 	s, good := toySession(t, b, ep.Dispatch)
@@ -198,7 +198,7 @@ func TestToySticky(t *testing.T) {
 	}
 }
 
-// TestToyAlone: one rank fails while the others exchange data with it. The failure names it.
+// TestToyAlone: one rank fails while the other ranks exchange data with it. The failure names that rank.
 func TestToyAlone(t *testing.T) {
 	for rank := range 3 {
 		t.Run(fmt.Sprint(rank), func(t *testing.T) {
@@ -221,7 +221,8 @@ func TestToyAlone(t *testing.T) {
 	}
 }
 
-// TestToyRefusals: a late refusal is not charged to the next of 200 candidates.
+// TestToyRefusals: 200 candidates are refused, one after the other. No refusal counts as a failure of a later
+// candidate.
 func TestToyRefusals(t *testing.T) {
 	b, _ := openToy(t, toyFile, "")
 	s, c := toySession(t, b, ep.Dispatch)
@@ -270,7 +271,7 @@ func untilLate(g *group, says string) timeout {
 	}
 }
 
-// TestLostLink: a rank with a broken connection ends, and does not count as the cause.
+// TestLostLink: a rank whose connection breaks ends, and the failure does not name it as the cause.
 func TestLostLink(t *testing.T) {
 	const program = `
 import sys, types

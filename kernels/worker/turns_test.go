@@ -12,7 +12,8 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// TestTurns: turns around a failed one can be measured, with one or many turns in a request.
+// TestTurns: if a turn fails, the turns before and after it are measured. The test sends one or several turns in a
+// request.
 func TestTurns(t *testing.T) {
 	for _, c := range []struct {
 		script string
@@ -64,7 +65,8 @@ func TestManyTurns(t *testing.T) {
 	}
 }
 
-// TestLostTurns: if only joined turns hang, the session stops joining them. The worker restarts once.
+// TestLostTurns: a request of several turns hangs, but each turn alone does not. From then on the session sends each
+// turn alone, so the worker restarts only once.
 func TestLostTurns(t *testing.T) {
 	b := openScripted(t, "honest")
 	s := openWorkload(t, b, ep.Dispatch).(*session)
@@ -88,7 +90,7 @@ func TestLostTurns(t *testing.T) {
 	}
 }
 
-// TestLostBetween: Losses lists the end of a worker between two requests.
+// TestLostBetween: if a worker ends between two requests, the method Losses says so.
 func TestLostBetween(t *testing.T) {
 	b := openScripted(t, "honest")
 	said := ""
@@ -101,7 +103,7 @@ func TestLostBetween(t *testing.T) {
 	}
 }
 
-// TestEffects: an effect needs as many rounds with the load as without.
+// TestEffects: a worker's explanation must have as many rounds with a load as without it.
 func TestEffects(t *testing.T) {
 	for _, c := range []struct {
 		with []float64

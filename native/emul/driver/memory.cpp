@@ -136,7 +136,6 @@ CUresult cuMemcpyDtoHAsync(void *d, CUdeviceptr from, size_t n, CUstream s) {
 }
 CUresult cuMemsetD32Async(CUdeviceptr p, unsigned v, size_t n, CUstream s) {
   trace(__func__);
-  /* memset is much faster than a loop. */
   const bool bytes = v == (v & 0xff) * 0x01010101u;
   stream_of(s)->add([=] {
     if (bytes) memset(reinterpret_cast<void *>(p), static_cast<int>(v & 0xff), 4 * n);

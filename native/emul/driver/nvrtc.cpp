@@ -32,8 +32,8 @@ void write(const std::string &path, const std::string &text) {
   std::ofstream(path, std::ios::binary) << text;
 }
 
-/* Returns a ptxas report with the same made-up numbers for every kernel. `image` is a shared object, whose global
- * functions are kernels. */
+/* Returns a ptxas report with the same made-up numbers for every kernel. The kernels are the global functions of the
+ * shared object `image`. */
 std::string usage(const std::string &image) {
   const char *base = image.data();
   const Elf64_Ehdr *h = reinterpret_cast<const Elf64_Ehdr *>(base);

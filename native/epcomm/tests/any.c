@@ -63,7 +63,7 @@ int any_experts(Moe *m, const EpcommCall *c, uint64_t n, GpuStream stream) {
   return 0;
 }
 
-/* Returns the factor from a token to its combined row. */
+/* Returns the factor by which a token's combined row differs from the token. */
 static float factor(const Moe *m, int token) {
   const int32_t *ids = m->ids + token * m->info.topk;
   uint64_t ranks = 0;

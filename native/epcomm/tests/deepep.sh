@@ -1,6 +1,6 @@
 #!/bin/bash
-# Runs DeepEP's own tests over epcomm.deepep on the emulated driver. $1 has the tests of DeepEP v1.2.1, $2 has
-# libepcomm.so. DEEPEP_SOURCE may name a checkout of DeepEP V2.
+# Runs DeepEP's own tests on the emulated driver, with epcomm.deepep in place of DeepEP. $1 is the folder of the tests
+# of DeepEP v1.2.1. $2 is the folder of libepcomm.so. DEEPEP_SOURCE may name a checkout of DeepEP V2.
 tests=$1 programs=$2
 LIMIT=${LIMIT:-3600} OUT=$programs/deepep
 . native/steps.sh
@@ -12,7 +12,7 @@ EPCOMM_CACHE=$(mktemp -d) && export EPCOMM_CACHE && trap 'rm -r "$EPCOMM_CACHE"'
 
 tested() { step 600 "$*" '' env MASTER_PORT=$((8471 + steps)) python3 "$tests/$1.py" --num-processes 2 "${@:2}"; }
 
-# With hidden size 512 the test fails over DeepEP too.
+# With hidden size 512 the test fails with DeepEP itself too.
 tested test_low_latency --num-tokens 16 --hidden 1024 --num-experts 16 --num-topk 4
 tested test_low_latency --num-tokens 40 --hidden 1024 --num-experts 48 --num-topk 8
 tested test_intranode --num-tokens 16 --hidden 512 --num-experts 16 --num-topk 4

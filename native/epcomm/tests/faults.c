@@ -47,7 +47,7 @@ int ranks_joint_result(Member *member, int bad) {
   return bad != 0 || !slow ? bad : RANKS_SLOW;
 }
 
-/* Runs `what` on the last rank, the victim. The others must get an error within twice the deadline and 3 s. */
+/* Runs `what` on the last rank, the victim. The other ranks must get an error within twice the deadline plus 3 s. */
 static int with_victim(Member *member, const Plan *p, void (*what)(Moe *, Member *, const Plan *, GpuStream), int victim_lives) {
   EpComm *comm = ranks_create(member, p, 1, 0, 0);
   if (comm == NULL) return 1;
@@ -168,7 +168,7 @@ static int test_truncated(Member *member, void *plan) {
   return bad;
 }
 
-/* Destroys on the last rank while the others reset. Every rank must get an error. */
+/* The last rank calls epcomm_destroy while the other ranks call epcomm_reset. Every rank must get an error. */
 static int test_parted(Member *member, void *plan) {
   EpComm *comm = ranks_create(member, plan, 1, 0, 0);
   if (comm == NULL) return 1;
@@ -242,7 +242,7 @@ static int test_bad_id(Member *member, void *plan) {
   return bad;
 }
 
-/* Makes one op on both slots. The last rank begins with the other slot. */
+/* Makes `op` on both slots. The last rank begins with slot 1, the other ranks with slot 0. */
 static EpcommStatus both_slots(EpComm *comm, EpcommStatus (*op)(EpComm *, const EpcommCall *, EpcommStream), const EpcommCall *calls,
                                GpuStream *streams) {
   EpcommInfo i = {.size = sizeof i};

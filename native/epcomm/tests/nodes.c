@@ -48,7 +48,8 @@ static EpComm *use(const EpcommOptions *o, const Plan *p) {
   return bad ? NULL : comm;
 }
 
-/* Destroys while all_gather fails. epcomm_destroy must not call NVSHMEM, which would wait for all ranks. */
+/* Calls epcomm_destroy while all_gather fails. epcomm_destroy must not free NVSHMEM's memory, because that waits for
+ * all ranks. */
 int test_left(Member *member, void *plan) {
   EpcommOptions o = ranks_options(member, plan);
   o.all_gather = breaking_gather;

@@ -10,7 +10,7 @@ typedef struct Plan {
   int ranks, nodes, processes; /* processes: 0 if ranks are threads */
   int gpus;                 /* 0: each rank has one */
   int calls, replays;
-  int most;                 /* largest number of tokens drawn */
+  int most;                 /* a test draws token counts from 0 to `most` */
   int dtype;                /* EpcommDType of chain */
   double deadline;          /* seconds */
   double seconds;           /* of soak and killing */

@@ -65,7 +65,7 @@ static int defaults(Member *member, void *plan) {
   return bad | (epcomm_destroy(comm) != EPCOMM_OK);
 }
 
-/* Creates for fp8 only and with own_outputs. Other calls must be refused. */
+/* Creates an EpComm for fp8 only, with own_outputs. Calls with another dtype or without outputs must be refused. */
 static int one_dtype(Member *member, void *plan) {
   EpcommOptions o = ranks_options(member, plan);
   EpcommInfo i = {.size = sizeof i, .survivors = 77};
@@ -120,8 +120,8 @@ static int same(const EpcommExplanation *a, const EpcommExplanation *b) {
   return a->plan == b->plan && a->first == b->first && a->last == b->last && strcmp(a->why, b->why) == 0 && strcmp(a->dispatch, b->dispatch) == 0;
 }
 
-/* Checks that a call without routing gets the kernels of `stands_for`. Returns for how many token counts EPCOMM_EVEN
- * and EPCOMM_ALL_ROUTINGS differ, or -1. */
+/* Checks that a call without a routing gets the kernels of routing `stands_for`. Returns the number of token counts for
+ * which EPCOMM_EVEN and EPCOMM_ALL_ROUTINGS have different kernels, or -1 after a failure. */
 static int without_routing(Member *member, void *plan, int routing, int stands_for) {
   EpcommOptions o = ranks_options(member, plan);
   EpComm *comm = NULL;

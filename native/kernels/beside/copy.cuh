@@ -1,7 +1,7 @@
 /* Measures how many bytes a few SMs can move, by a plain copy of rows to this rank and to another rank. */
 #include "common/check.cuh"
 
-#define COPY_THREADS 512 /* with 256 threads, an SM copies a quarter fewer bytes */
+#define COPY_THREADS 512
 #define COPY_DEPTH 7
 
 EP_DEVICE void copy_row(uint4 *to, const uint4 *from, uint32_t vectors) {

@@ -34,9 +34,9 @@ static const uint64_t EP_MOST_FLIGHT_NS = 5000; /* largest value of flight_ns */
 /* Aligns the ranks: waits until all ranks have reached this alignment. Each rank numbers its alignments itself, so
  * that graphs can be replayed.
  *
- * A flight is the time that a flag takes from one rank to another, about 0.7 us on 2 H100. The last rank finds the
- * flags of the others at once, but the others see its flag a flight later. So every rank stays for at least one
- * flight, and all ranks leave at the same time.
+ * A flight is the time that a flag takes from one rank to another. The last rank finds the flags of the other ranks at
+ * once, but the other ranks see its flag one flight later. So every rank stays for at least one flight, and all ranks
+ * leave at the same time.
  *
  * If a.stamp is not 0, the kernel measures the flight. It makes a.stamp more alignments and takes their mean time.
  * flight_ns keeps the smallest mean since set-up. a.stamp must be even: with two ranks, a rank waits only in every

@@ -202,8 +202,8 @@ EP_DEVICE bool ep_reached(uint32_t last, uint32_t number) { return static_cast<i
  * replayed in any order. round_base then points to 32 words for each of EP_OWN_ROUNDS blocks, one word for each
  * warp. Only one warp reads a word, so this warp may advance it without a barrier.
  *
- * The load is ordinary, so most warps find the word in L1. Relaxed loads by 2,000 warps took up to a microsecond
- * in L2. An earlier kernel wrote the word, so an ordinary load is enough. */
+ * The load is ordinary, so most warps find the word in L1. An ordinary load is enough, because an earlier kernel wrote
+ * the word. */
 EP_DEVICE uint32_t ep_round(const EpArgs &a) {
 #ifdef EP_OWN_ROUNDS
   return ep_number_after(a.round_base[32 * blockIdx.x + warp_id()], a.round);

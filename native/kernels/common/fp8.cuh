@@ -30,7 +30,7 @@ EP_DEVICE Fp8Scale fp8_scale(uint32_t amax_bits) {
 }
 
 /* Returns x / scale, exact enough that the cast to e4m3 is correct. It makes one Newton step from the rounded
- * reciprocal (Markstein). That takes a third of the time of a division. */
+ * reciprocal (Markstein), which is faster than a division. */
 EP_DEVICE float fp8_divide(float x, const Fp8Scale &s) {
   float q = __fmul_rn(x, s.inverse);
   return __fmaf_rn(__fmaf_rn(q, s.subtract, x), s.inverse, q);

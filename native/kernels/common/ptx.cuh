@@ -191,7 +191,7 @@ EP_DEVICE uint4 ld_once(const uint4 *p) {
 EP_FENCE(gpu)
 EP_FENCE(sys)
 
-/* Returns the nanoseconds of the global timer, which on H200 ticks every 32 ns. */
+/* Returns the global timer in ns. It may tick only every 32 ns. */
 EP_DEVICE uint64_t globaltimer() {
 #ifdef EP_EMULATE
   return emul_time_ns();

@@ -30,7 +30,7 @@ static __device__ bool lh_begin(const EpArgs &a, const LlCall &c) {
   bool ok = true;
   uint64_t got;
   for (int32_t rank = static_cast<int32_t>(threadIdx.x); rank < EP_RANKS; rank += static_cast<int32_t>(blockDim.x)) {
-    const uint64_t *now = ep_own_word(a, lh_started(a, c.number, rank)); /* a rank that has begun this call passes too */
+    const uint64_t *now = ep_own_word(a, lh_started(a, c.number, rank)); /* a rank in this call passes too */
     ok = ok && ep_wait_for(a, lh_started(a, before, rank), {EP_PHASE_COMBINE_ASYNC, -1, rank}, before, &got, [before, now](uint64_t v) {
            return ep_reached(static_cast<uint32_t>(v), before) || ep_reached(static_cast<uint32_t>(ld_relaxed_sys(now)), before);
          });

@@ -1,6 +1,6 @@
 /* First half of dispatch over hosts. Some blocks send tokens. The monitor blocks announce how many tokens are sent. An
- * announcement may arrive before the tokens, and tokens may arrive in any order. Each part that arrives
- * adds 1 to an arrival word. By this word and the announcements, a receiver sees when all tokens have arrived. */
+ * announcement may arrive before the tokens, and tokens may arrive in any order. Each part that arrives adds 1 to an
+ * arrival word. By this word and the announcements, a receiver sees when all tokens have arrived. */
 #pragma once
 
 #include "hosts/layout.cuh"

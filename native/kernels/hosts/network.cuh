@@ -1,6 +1,6 @@
 /* Operations between hosts: a put (a copy to another rank, then a change of a word there), a signal (only the
  * change of a word), and waits for both. hosts/nvshmem.cuh implements them with NVSHMEM. It is compiled only once for
- * each architecture, because NVSHMEM's headers take seconds to compile. No kernel includes these headers.
+ * each architecture, because NVSHMEM's headers take seconds to compile.
  *
  * Addresses of targets are in this rank's own symmetric heap, and mean the same offset in the heap of `rank`. If a
  * warp calls a function, all its lanes call it with equal arguments. */

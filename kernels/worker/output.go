@@ -33,7 +33,7 @@ func (o *outputPipes) pipe() (r, w *os.File, err error) {
 }
 
 // to makes a pipe and returns the command's end. It copies what the command prints to `writer`. If `writer` has a
-// method Close, to calls it after the last byte.
+// method Close, this method is called after the last byte.
 func (o *outputPipes) to(writer io.Writer) (*os.File, error) {
 	r, w, err := o.pipe()
 	if err != nil {
@@ -75,7 +75,7 @@ func (o *outputPipes) close() {
 	}
 }
 
-// Limits of what a worker's printed text adds to epbench's output.
+// epbench shows at most saidLines lines of a worker's text, and at most saidBytes bytes of a line.
 const (
 	saidLines = 20
 	saidBytes = 1000

@@ -3,8 +3,7 @@
 #
 #   native/epcomm/run-layouts.sh verify   runs PART (default 1/16) of epbench verify --stress for every layout
 #   native/epcomm/run-layouts.sh deepep   runs DeepEP's own tests with epcomm.deepep in place of DeepEP
-#   native/epcomm/run-layouts.sh speed    makes short searches of layouts rank and masked, and of rank:packed with 24
-# SMs
+#   native/epcomm/run-layouts.sh speed    makes short searches of layouts rank, masked, and rank:packed with 24 SMs
 #   native/epcomm/run-layouts.sh loop     runs verify with 8 ranks that share these GPUs
 #   native/epcomm/run-layouts.sh all      runs verify, deepep and speed, about 4 minutes
 #

@@ -171,7 +171,8 @@ typedef struct EpcommOptions {
   int ordered;           /* 1: the caller makes the stream of each recv wait for the stream of its send, so that the
                             library records no events */
   uint64_t joins;        /* 0: all ranks call epcomm_create. Otherwise this rank joins running ranks. `joins` has bit r
-                            for each rank r of the new set, with this rank. The other ranks pass it to epcomm_grow */
+                            for each rank r of the new set, which includes this rank. The other ranks pass the same
+                            set to epcomm_grow */
 } EpcommOptions;
 
 typedef struct EpcommCall {

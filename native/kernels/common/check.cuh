@@ -103,7 +103,8 @@ static __device__ __noinline__ void ep_time_out(const EpArgs &a, EpWait w, uint6
 
 /* Gives up a wait. Each thread that leaves a wait calls it, with `late` if its own deadline has passed. The first
  * late thread of a rank writes the fault record and sets the abort word to 1. Then the threads overwrite the outputs of
- * their call. Before each chunk a thread adds 1 to the abort word, so each chunk is overwritten once. */
+ * their call. To take a chunk, a thread adds 1 to the abort word. The word's old value, minus 1, is the number of the
+ * chunk. */
 static __device__ __noinline__ void ep_give_up(const EpArgs &a, EpWait w, uint64_t want, uint64_t got, bool late) {
   if (late) ep_record_fault(a, w, want, got);
 #pragma unroll 1

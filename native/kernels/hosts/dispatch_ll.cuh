@@ -114,8 +114,8 @@ EP_DEVICE void lh_copy_part(const EpArgs &a, const LlCall &c, const LhArrived &s
 
 static const uint32_t LH_FAR_HOSTS = EP_NODES > 1 ? EP_NODES - 1 : 1;
 
-/* Returns the rank of another host that has this rank's number on its host. n is 0 for the next host. Host 0 follows
- * the last host. */
+/* Returns the rank of another host that has this rank's number on its host. `n` is 0 for the next host. Host 0
+ * follows the last host. */
 EP_DEVICE uint32_t lh_behind(const EpArgs &a, uint32_t n) {
   return static_cast<uint32_t>(ep_rail(a, (ep_node_of(a.rank) + 1 + static_cast<int32_t>(n)) % EP_NODES));
 }

@@ -23,8 +23,8 @@ EP_DEVICE uint64_t *ep_word(const EpArgs &a, int rank, EpRegion region, uint32_t
 }
 
 /* Indices into EpArgs.region. An arrival word counts all parts that have ever arrived from a rank. An announcement has
- * a call number and a count, see transport.cuh. Of each other host, only the rank with this rank's number on its host
- * sends "from each host". */
+ * a call number and a count, see transport.cuh. "From each host" means: from the one rank of the host that has, on
+ * its host, the same number as this rank. */
 enum EpHostRegion {
   EP_H_SEND = EP_D_SEND,     /* [T, message] */
   EP_H_RECV = EP_D_RECV,     /* [L, R, T, message] */

@@ -2,9 +2,9 @@
  * they use hosts/network.cuh.
  *
  * There may be more ranks than EpArgs.heap has entries. So here heap[0] is this rank's own heap, and heap[1] is a table
- * in it. The table has two entries for each rank: first, for all ranks, the address of the rank's heap on this GPU, or
- * null for a rank of another host. Then it has, for all ranks, the number of alignments (ep_align_hosts) that the rank
- * has begun. control[0] is this rank's own control. Memory on other ranks is named by offsets, equal on all ranks. */
+ * in it. The table has two parts. The first part has, for each rank, the address of its heap on this GPU, or null for a
+ * rank of another host. The second part has, for each rank, the number of alignments (ep_align_hosts) that the rank has
+ * begun. control[0] is this rank's own control. Memory on other ranks is named by offsets, equal on all ranks. */
 #pragma once
 
 #include "common/block.cuh"

@@ -108,8 +108,8 @@ func TestWidenTakesReceiptsByTime(t *testing.T) {
 	a, b := written(t, a), written(t, &later)
 	for _, order := range [][]*Receipt{{a, b}, {b, a}} {
 		wide, _, err := Widen(tab, order)
-		if err != nil || wide.Rows[0].ABI != "direct=3f" {
-			t.Errorf("certified for %q, %v", wide.Rows[0].ABI, err)
+		if err != nil || wide.Rows[0].ABI != "direct=3f" || wide.Header.ABI != "direct=3f" {
+			t.Errorf("certified for %q, header %q, %v", wide.Rows[0].ABI, wide.Header.ABI, err)
 		}
 	}
 }

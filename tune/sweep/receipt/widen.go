@@ -93,7 +93,7 @@ func Widen(t *table.Table, receipts []*Receipt) (*table.Table, []Change, error) 
 				out.Rows = slices.Delete(out.Rows, i, i+1)
 			} else {
 				out.Rows[i].Evidence = change.After
-				r.certify(&out.Header, &out.Rows[i], check)
+				r.certify(&out, i, check)
 			}
 		}
 		out.Header.Receipts = append(out.Header.Receipts, r.ID)
@@ -103,17 +103,30 @@ func Widen(t *table.Table, receipts []*Receipt) (*table.Table, []Change, error) 
 	return &out, changes, out.Seal()
 }
 
-// certify writes the receipt's protocol and build into a row, if the check holds and the receipt is newer than the row.
-func (r *Receipt) certify(h *table.Header, row *table.Row, c Check) {
+// certify writes the receipt's protocol and build into row i, if the check holds and the receipt is newer than the row.
+func (r *Receipt) certify(t *table.Table, i int, c Check) {
+	row := &t.Rows[i]
 	if c.Claim != Holds || !r.Created.After(row.Evidence.Date) {
 		return
 	}
 	row.Evidence.Protocol = max(row.Evidence.Protocol, r.Protocol)
-	if r.ABI.Serves(h.Build(*row)) {
+	if r.ABI.Serves(t.Header.Build(*row)) {
 		return
 	}
+	stateBuilds(t)
 	row.ABI = r.ABI.For(c.launched())
-	h.ABI = row.ABI.Overlay(h.ABI)
+	if r.Created.After(t.Header.Created) {
+		t.Header.ABI = t.Header.ABI.Overlay(row.ABI)
+	} else {
+		t.Header.ABI = row.ABI.Overlay(t.Header.ABI)
+	}
+}
+
+// stateBuilds writes into each row the build that the row takes from the header, because the header's build changes.
+func stateBuilds(t *table.Table) {
+	for i := range t.Rows {
+		t.Rows[i].ABI = t.Header.Build(t.Rows[i])
+	}
 }
 
 func (c Check) launched() ep.Config {

@@ -8,6 +8,7 @@ worker.py LIBRARY [MODE], one of:
     nccl [padded|counts]    all-to-all of PyTorch
     flashinfer              the one-sided all-to-all of FlashInfer
     flashinfer_push         a layer of FlashInfer for SM90, in BF16
+    flashinfer_pull         a layer of FlashInfer for SM90, in FP8
     deepgemm                a layer of DeepGEMM for SM90, in FP8
     epcomm PACK [MODE [ROUTING [PRECISION]]]  epcomm with a file of epbench pack; MODE is chunks or plain,
                             PRECISION full or reduced

@@ -1,0 +1,104 @@
+"""Runs sm90_fp8_fp8_bf16_pull_cutedsl, FlashInfer's layer for SM90 in FP8 whose ranks read tokens from the memory of
+the tokens' ranks, and write each expert's output back. A call first copies the tokens, which were cast before, into
+the library's buffer. The outputs stay in the library's memory.
+
+Tokens have one scale for 128 numbers, and weights one for each block of 128 x 128. The kernel multiplies h by the
+router's weight and rounds the product to FP8, with one scale for 64 numbers.
+
+The kernel is compiled for each shape and number of tokens. This needs the packages nvidia-cutlass-dsl and
+nvshmem4py-cu13, but no nvcc.
+"""
+
+import os
+
+from harness import Failure, kernel
+from harness.gpu import GPULibrary
+from harness.layers import Layers
+
+INTERLEAVED = 8  # rows of gate, then as many rows of up, and so on
+LEAST_TOKENS = 8  # smallest number of tokens for which FlashInfer's table has a geometry
+
+
+def kernel_weights(experts):
+    """Returns the experts' W1 and W2 as FlashInfer's kernel wants them: (numbers [local, inputs, outputs] with the
+    inputs contiguous, scales of blocks, None, None). The blocks of a matrix have one and the same scale, so rows may
+    change their places."""
+    local, double, hidden = experts.w1.shape
+    w1 = experts.w1.view(local, 2, double // 2 // INTERLEAVED, INTERLEAVED, hidden).transpose(1, 2).reshape(local, double, hidden)
+    return tuple((w.transpose(1, 2), scales, None, None) for w, scales in zip((w1, experts.w2), experts.scales))
+
+
+class Library(GPULibrary):
+    name = "flashinfer"
+
+    def __init__(self):
+        self.layers, self.buffers, self.shape = Layers(), {}, None
+
+    def start(self, ranks):
+        super().start(ranks)
+        import flashinfer
+        from flashinfer.moe_ep.kernel_src.sm90 import pull_style_cutedsl_megakernel
+
+        self.version, self.pull = flashinfer.__version__, pull_style_cutedsl_megakernel
+        # FlashInfer reads torchrun's variables, also if another launcher started the ranks.
+        os.environ.update(RANK=str(ranks.rank), LOCAL_RANK=str(ranks.local_rank), WORLD_SIZE=str(ranks.ranks))
+        self.pull.init_dist()
+
+    def kernels(self):
+        rules = [('problem.dispatch == "fp8"', "dtype: the kernel computes in fp8"), ("problem.nodes == 1", "nodes: one host only"),
+                 ("problem.hidden % 128 == 0", "hidden: a multiple of 128"), ("problem.intermediate % 128 == 0", "intermediate: a multiple of 128"),
+                 ("problem.top_k <= 32", "topk: at most 32"), ("!problem.shared_expert && !problem.skip_a2a", "no shared expert, no skip_a2a")]
+        return [kernel(self, "flashinfer-pull", "layer", "copy to the buffer, hopper_fp8_mega_moe", [], rules)]
+
+    def open(self, work):
+        super().open(work)
+        shape = (work.problem["experts"], work.topk, work.hidden, work.intermediate, work.ranks)
+        if shape != self.shape:
+            self.drop()
+            self.shape = shape
+        self.packed = self.layers.get("weights", lambda: kernel_weights(self.layers.experts(work, self.device)))
+        self.buffer = self.buffer_of(max(work.capacity, LEAST_TOKENS))
+        self.buffer.topk_idx.fill_(-1)  # rows after the session's tokens go to no expert
+
+    def buffer_of(self, tokens):
+        """Returns the buffer with room for so many tokens of a rank. Buffers are kept, because each has a kernel of
+        its own, which takes seconds to compile."""
+        if tokens not in self.buffers:
+            experts, topk, hidden, intermediate, ranks = self.shape
+            self.buffers[tokens] = self.pull.get_symm_buffer_for_hopper_fp8_mega_moe(
+                experts, tokens, topk, hidden, intermediate, self.rank, ranks, fp8_scale_mode="blockwise")
+        return self.buffers[tokens]
+
+    def drop(self):
+        """Frees the buffers. It first waits until no rank reads or writes their memory any more."""
+        self.graphs.forget()
+        self.settle()
+        self.ranks.barrier()
+        for buffer in self.buffers.values():
+            buffer.destroy()
+        self.ranks.barrier()
+        self.buffers = {}
+
+    def prepare(self, half):
+        if any(bool((ids < 0).any()) for ids in self.all_ids):
+            raise Failure("illegal", "routing: the kernel adds the rows of all top-k experts, so no selection may be masked")
+        self.ranks.line.doing = "compiling FlashInfer's kernel"
+        self.pull.hopper_fp8_mega_launch_thunk(*self.packed, self.buffer)
+
+    def layer(self, half):
+        n, buffer = self.work.tokens, self.buffer
+        inputs = [(buffer.x[:n], self.q), (buffer.x_sf[:n, :self.scales.shape[1]], self.scales),
+                  (buffer.topk_idx[:n], self.ids), (buffer.topk_weights[:n], self.weights)]
+
+        def copy():
+            for into, tensor in inputs:
+                into.copy_(tensor)
+
+        def compute():
+            self.out = self.pull.hopper_fp8_mega_moe(None, *self.packed, buffer, num_tokens=n)
+
+        return [("copy", copy), ("kernel", compute)]
+
+    def close(self):
+        super().close()
+        self.layers.close()

@@ -5,8 +5,8 @@
 #
 # BUDGET is the time of each model's sweep. OUT/table.json is the merged table. The script then measures rows of this
 # table again and writes the result to OUT/receipt.json. If you start the script again, it resumes interrupted sweeps.
-# If LIMIT is set, the script ends after about LIMIT seconds. KEPT may name the folder OUT of an earlier start on a
-# machine of the same kind. The script copies the sweeps of KEPT and continues them.
+# If LIMIT is set, the script ends after about LIMIT seconds. KEPT may name a folder that an earlier start
+# wrote (its OUT) on a machine of the same kind. The script copies the sweeps of KEPT and continues them.
 BACKEND=${BACKEND:-cuda}
 RANKS=${RANKS:-0}
 TOKENS=${TOKENS:-1,8,32,128,512,2048,8192}

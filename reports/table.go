@@ -27,12 +27,12 @@ type Column struct {
 	// Drop says when a narrow terminal leaves out the column. Columns with the largest Drop go first. A column with
 	// Drop 0 stays.
 	Drop int
-	// Key marks a column that identifies rows. If a terminal has no room for the column, it groups the rows by the
-	// column's values.
+	// Key marks a column that identifies rows. If a terminal has no room for the column, the output groups the rows
+	// by the column's values.
 	Key bool
 	// Lead marks a column that is repeated in each panel. A panel has some of the columns of a table that is too wide.
 	Lead bool
-	// Spells names another column. This column gives the full text of that column's short values, such as ids.
+	// Spells names a column with short values, such as ids. The column with Spells has their full texts.
 	Spells string
 }
 

@@ -9,7 +9,7 @@ import (
 	"github.com/epbench/epbench/tune/record"
 )
 
-// ofSwapped names the value of --of with which compare judges the winners of each run by the times of the other run.
+// ofSwapped is a value of --of. With it, compare judges the winners of each run by the times of the other run.
 const ofSwapped = "swapped"
 
 func (f *compareFlags) compareSwapped(cmd *cobra.Command, args []string) error {
@@ -70,7 +70,7 @@ func losers(all []reports.Swapped, share float64) (n int) {
 	return n
 }
 
-// unsureOf counts winners that losers does not count, but that may be slower by more than `share`.
+// unsureOf counts the winners that may be slower by more than `share`. It leaves out those that `losers` counts.
 func unsureOf(all []reports.Swapped, share float64) (n int) {
 	for _, c := range all {
 		if c.Verdict != record.Slower && !(c.Loss.Low > 1+share) && !(c.Loss.High <= 1+share) {

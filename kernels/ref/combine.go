@@ -36,7 +36,8 @@ func (o *Oracle) CombineRow(rank, token int, partial Partial) Sum {
 	return o.combine(rank, token, partial, o.Token(o.w.BatchRank(rank), token))
 }
 
-// CombineCasts returns the correct sums for a library that itself converts the token to the dtype.
+// CombineCasts returns the sums that are correct for a library that itself converts the token to the dtype. In
+// FP8 there are two sums, because libraries round a value in the middle between two codes to either code.
 func (o *Oracle) CombineCasts(rank, token int, partial Partial) iter.Seq[Sum] {
 	return func(yield func(Sum) bool) {
 		if !yield(o.CombineRow(rank, token, partial)) || o.w.Problem.Dispatch != ep.FP8 {

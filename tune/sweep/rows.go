@@ -45,7 +45,7 @@ type rowChoice struct {
 type tokenRange struct {
 	picks  []rowChoice
 	lo, hi int
-	joined bool // the range before it ends at the next smaller searched token count
+	joined bool // the last searched token count before lo belongs to the previous range
 }
 
 func (r tokenRange) last() rowChoice { return r.picks[len(r.picks)-1] }
@@ -70,8 +70,9 @@ func (m *rowMaker) rows() []table.Row {
 	return out
 }
 
-// ranges returns the token ranges of one table key and class. Gaps lie between them. A range for all routings needs
-// usable searches of all routings.
+// ranges returns the token ranges of one table key and class. A range reaches from a searched token count to another one.
+// Token counts between two ranges belong to none; join fills these gaps. A range for all routings needs usable searches of
+// all routings.
 func (m *rowMaker) ranges(byTokens []group, class ep.Class) []*tokenRange {
 	var out []*tokenRange
 	joined := false

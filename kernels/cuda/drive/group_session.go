@@ -19,7 +19,7 @@ type groupSession struct {
 	*rankGroup
 	problem ep.Problem
 	outputs *ref.Remote
-	again   int // repeated runs that no kernels.Rounds.Notes has told yet
+	again   int // repeated runs that no note reports yet (kernels.Rounds.Notes)
 }
 
 // Prepare compiles on rank 0 first, because other ranks may share its cache. All ranks check their memory before any

@@ -246,8 +246,8 @@ func (r *rankSet) base(rank int) cu.DevicePtr {
 	return 0
 }
 
-// spare returns the number of bytes in an arena that its heap does not use. Launched ranks have none, because their
-// heaps must have the same layout.
+// spare returns the number of bytes in an arena that its heap does not use. It returns 0 if each rank has a process of
+// its own, because the heaps of all processes must have the same layout.
 func (r *rankSet) spare() int64 {
 	if r.world != nil {
 		return 0

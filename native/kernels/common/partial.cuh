@@ -4,8 +4,8 @@
  * With EP_PARTIAL 0, sums travel as f32. With EP_PARTIAL 1, they travel as BF16, and the result has the same bits
  * as with algo=dedup.
  *
- * An f32 sum has twice the bytes of a row, so it takes two slots: those of the first two top-k positions whose
- * experts are on the sending rank. Of each eight elements, four go to each slot. A rank with only one row of the
+ * An f32 sum has twice the bytes of a row, so it takes two slots. Each top-k position has a slot, and a rank uses
+ * those of its first two experts. Of each eight elements, four go to each slot. A rank with only one row of the
  * token sends the row, and the receiver multiplies it by its weight. */
 #pragma once
 
@@ -80,7 +80,7 @@ EP_DEVICE uint32_t partial_peer(const EpArgs &a, uint32_t i) { return i + (i >= 
 
 struct PartialGroup {
   uint32_t first;
-  uint32_t here[EP_GROUP]; /* bit k: the rank has the expert of position k; 0: no such rank */
+  uint32_t here[EP_GROUP]; /* bit k: the rank has the expert of position k. The word is 0 if there is no such rank. */
   uint4 data[EP_GROUP][EP_PIECES];
 };
 EP_DEVICE PartialGroup partial_group(const EpArgs &a, const PartialSum &s, uint32_t first) {
@@ -91,7 +91,7 @@ EP_DEVICE PartialGroup partial_group(const EpArgs &a, const PartialSum &s, uint3
   return g;
 }
 
-/* Returns the address of a piece, or of any slot of the token if there is no piece. */
+/* Returns the address of a piece. If there is no piece, it returns an address that may be read and has no meaning. */
 EP_DEVICE uint4 *partial_at(const EpArgs &a, const PartialSum &s, const PartialGroup &g, uint32_t i, uint32_t piece) {
   uint32_t slot = g.here[i] != 0 ? partial_slot(partial_peer(a, g.first + i), g.here[i], piece) : 0;
   return reinterpret_cast<uint4 *>(s.slots + slot * (2 * EP_HIDDEN));

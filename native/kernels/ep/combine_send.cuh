@@ -127,8 +127,8 @@ EP_DEVICE const uint4 *ep_row(const EpTerms &t, int32_t row) {
   return t.rows + static_cast<int64_t>(row) * (EP_ROW_BYTES / 16);
 }
 
-/* Sums one vector of the rows of all lanes, in lane order, with EP_IN_FLIGHT loads in flight. For a lane without a row
- * it adds zeros. They change no sum, because no sum is minus zero. */
+/* Each lane may name a row. Adds one vector of each of these rows, in the order of lanes, with EP_IN_FLIGHT loads in
+ * flight. For a lane without a row it adds zeros, which would change only a sum of minus zero. There is none. */
 EP_DEVICE void ep_sum_terms(float (&acc)[8], EpTerms mine, uint32_t count, uint32_t vector, bool inside) {
 #pragma unroll 1
   for (uint32_t k = 0; k < count; k += EP_IN_FLIGHT) {

@@ -1,4 +1,4 @@
-/* dispatch_hosts with arrival=data does the work of dispatch_ll between hosts. ll_layout.cuh describes the
+/* dispatch_hosts with arrival=data works like dispatch_ll, but over several hosts. ll_layout.cuh describes the
  * protocol. EP_PART_BYTES: message bytes that a receiving or forwarding warp handles at a time (a part). */
 #include "hosts/dispatch_ll_send.cuh"
 #include "ll/offsets.cuh"
@@ -114,8 +114,8 @@ EP_DEVICE void lh_copy_part(const EpArgs &a, const LlCall &c, const LhArrived &s
 
 static const uint32_t LH_FAR_HOSTS = EP_NODES > 1 ? EP_NODES - 1 : 1;
 
-/* Returns the rank of another host that has this rank's number on its host. `n` is 0 for the next host. Host 0
- * follows the last host. */
+/* On each host, the ranks have local numbers. Returns the rank of another host with the same local number as this
+ * rank. `n` is 0 for the next host. Host 0 follows the last host. */
 EP_DEVICE uint32_t lh_behind(const EpArgs &a, uint32_t n) {
   return static_cast<uint32_t>(ep_rail(a, (ep_node_of(a.rank) + 1 + static_cast<int32_t>(n)) % EP_NODES));
 }
@@ -138,8 +138,8 @@ EP_DEVICE void lh_store_part(const EpArgs &a, const LlCall &c, const LhPart &p, 
 }
 
 /* Forwards the messages that other hosts put to this rank. A warp forwards before it receives. While it forwards,
- * it waits only for senders, which wait for no rank. The first warps get the first messages to forward, and the last
- * warps the first messages to receive, so with few messages no warp does both. */
+ * it waits only for senders. Senders wait for no rank, so nothing can wait in a circle. With few messages no warp
+ * both forwards and receives: messages to forward go to the first warps, and messages to receive to the last ones. */
 EP_DEVICE bool lh_forward(const EpArgs &a, const LlCall &c, const LhArrived &s) {
   uint32_t most = 0;
   for (uint32_t n = 0; n < LH_FAR_HOSTS; n++) most = max(most, s.relayed[lh_behind(a, n)]);

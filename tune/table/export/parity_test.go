@@ -234,7 +234,7 @@ func compareAnswers(t *testing.T, language string, qs [][]question, want, got []
 	}
 }
 
-// quickProblems is the number of problems about which quick tests ask Python, which is much slower than C.
+// quickProblems limits the problems that quick tests give to Python. Python is much slower than C.
 const quickProblems = 50
 
 // TestParity asks 100,000 random questions. With -short, Python answers a fifth of them.
@@ -342,7 +342,8 @@ var (
 	counter int
 )
 
-// goNanoseconds returns the processor time of one look-up. The compiler cannot know the token count.
+// goNanoseconds returns the processor time of one look-up. Each look-up has another token count, so that the compiler
+// cannot compute it once for all.
 func goNanoseconds(t testing.TB, r *table.Resolved) float64 {
 	const n = 10_000_000
 	classes := ep.Classes()

@@ -1,4 +1,4 @@
-/* Declares how this extension makes the calls of the Python class Buffer without Python code. */
+/* Declares the calls of the Python class Buffer. This extension makes them itself, and runs no Python code in them. */
 #ifndef EPCOMM_NATIVE_CALLS_H
 #define EPCOMM_NATIVE_CALLS_H
 
@@ -62,9 +62,9 @@ struct Known {
   int32_t device; /* -1: CPU */
   Link *native;
   PyObject *link;
-  PyObject *begun; /* for dispatch and for combine: Hook of a call still to be received, or None */
+  PyObject *begun; /* a pair, for dispatch and for combine: the Hook that will receive the call, or None */
   PyObject *wide;
-  PyObject *sent;  /* the last object Sent; a call with as many tokens uses it again */
+  PyObject *sent;  /* the last object of type Sent; the next call uses it again if it has as many tokens */
   int64_t tokens;
 };
 

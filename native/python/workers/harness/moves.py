@@ -192,8 +192,8 @@ class Order:
 
 
 def swiglu(x, out, ends, weights=None):
-    """Computes silu(gate) * up for each row of x [rows, 2 * width] before the last end. If `weights` is given, it
-    multiplies each row by its weight. If `out` is a pair of tensors, the result is FP8 and has no weights."""
+    """Computes silu(gate) * up for each row of x [rows, 2 * width] below row ends[-1]. If `weights` is given, it
+    multiplies each row by its weight. If `out` is a pair of tensors, the result is FP8 and `weights` is ignored."""
     if isinstance(out, tuple):
         return swiglu_fp8(x, out, len(ends) - 1, ends, 1, False)
     if on_host(x):

@@ -70,9 +70,9 @@ func (m *rowMaker) rows() []table.Row {
 	return out
 }
 
-// ranges returns the token ranges of one table key and class. A range reaches from a searched token count to another one.
-// Token counts between two ranges belong to none; join fills these gaps. A range for all routings needs usable searches of
-// all routings.
+// ranges returns the token ranges of one table key and class. A range reaches from a searched token count to another
+// one. Token counts between two ranges belong to none; join fills these gaps. A range for all routings needs usable
+// searches of all routings.
 func (m *rowMaker) ranges(byTokens []group, class ep.Class) []*tokenRange {
 	var out []*tokenRange
 	joined := false

@@ -112,7 +112,7 @@ func besideNotes(rows []besideRow) []string {
 	return out
 }
 
-const besideExplained = "cost: the time of call and product together, minus the product's time alone; saved: how much less time call and product together take with this config than with that of the row below, in the same rounds; low, high: 95 % intervals; done: share of the product that was done when the last call ended"
+const besideExplained = "cost: the time of call and product together, minus the product's time alone; saved: time of call and product together with the config of the row below, minus the same time with this config, in the same rounds; low, high: 95 % intervals; done: share of the product that was done when the last call ended"
 
 func (p ProblemColumns) besideDropped() ProblemColumns {
 	for i, c := range p.Columns {

@@ -47,7 +47,7 @@ type Comparison struct {
 	same bool // A and B are one recording
 }
 
-// A What says which entries of a case are compared.
+// The type What selects the entries of a case to compare.
 type What string
 
 const (

@@ -78,7 +78,7 @@ func (x *Compared) sessionsNeeded() int {
 
 func adviseSessions(need int) string {
 	if need > mostSessions {
-		return "sessions differ by too much on this machine to decide"
+		return "the sessions of this machine differ too much for a verdict"
 	}
 	return fmt.Sprintf("about %d sessions in each run would decide (bench --sessions)", need)
 }

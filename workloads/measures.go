@@ -5,8 +5,8 @@ import (
 	"slices"
 )
 
-// Parameters are solved with these functions, and must be the same on every machine. So sums run in a fixed order, and
-// float64() prevents fused operations.
+// The functions of this file return the same bits on every machine: sums run in a fixed order, and float64() prevents
+// fused operations. So a routing that is fitted to one of these statistics is also the same on every machine.
 
 func total(load []float64) float64 {
 	sum := 0.0

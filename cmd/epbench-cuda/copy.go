@@ -38,7 +38,7 @@ func newCopy(f *flags) *cobra.Command {
 
 func printCopies(cmd *cobra.Command, b *drive.Backend, p declare.CopyProbe, sms []int, rounds int) error {
 	w := cmd.OutOrStdout()
-	fmt.Fprintf(w, "%d rows within each GPU and %d rows to the next GPU, %d bytes a row, clock chain\n", p.Home, p.Away, p.RowBytes)
+	fmt.Fprintf(w, "%d rows within each GPU and %d rows to the next GPU, %d bytes a row; timed with --clock chain\n", p.Home, p.Away, p.RowBytes)
 	for _, p.SMs = range sms {
 		times, err := b.Copy(cmd.Context(), p, rounds)
 		if err != nil {

@@ -28,10 +28,10 @@ func newCompare() *cobra.Command {
 		Long: `Judge run B against run A. Each case gets the ratio (time of B / time of A) with a
 95 % interval and a verdict: same, faster, slower, or undecided with its reason. The
 last lines give the largest possible difference of the undecided cases, and the number
-of sessions that would decide them. With a wider band, such as --band 3%, fewer sessions
-are enough. A difference counts only if it is above the A/A spread of both runs: the
-difference between equal configs in one run. Over all cases together, at most 5 % of the
-differences found are chance.
+of sessions that would decide them. A difference counts only if it is larger than --band
+and larger than the A/A spread of both runs. The A/A spread is the difference between
+equal configs in one run. Over all cases together, at most 5 % of the differences found
+are chance.
 
 With --fail-on the exit code is 0 if no case regressed, 3 if a case regressed, 4 if a
 case is undecided because of few rounds or noise, and 5 if the runs are not comparable.
@@ -72,7 +72,7 @@ func (f *compareFlags) bindOptions(cmd *cobra.Command) {
 	flags(cmd, forSearch, func(s *pflag.FlagSet) {
 		s.StringVar(&f.what, "of", string(reports.OfWinner), "`WHICH` configs to compare: winner (of each run), default, configs (all that both runs timed)")
 		percentVar(s, &f.band, "band", maxBand, "`PERCENT` least difference that counts, such as 1%; default: the wider band of the two runs; never below the A/A spread")
-		s.StringVar(&f.allow, "allow", "", "`FIELDS` fields that may differ between the runs: machine, kernels, mode, clock. With sessions, compare assumes that times do not differ between sessions")
+		s.StringVar(&f.allow, "allow", "", "`FIELDS` fields that may differ between the runs: machine, kernels, mode, clock, and sessions, which assumes that times do not differ between sessions")
 		percentVar(s, &f.failOn, "fail-on", maxShare, "`PERCENT` exit 3 if a case is slower by this much, such as 3%")
 	})
 }

@@ -224,8 +224,8 @@ func originOf(command []string) (origin, error) {
 }
 
 // groupCases groups cases of the same problem, routing and seed. Each case of a group needs its own backend, because a
-// backend runs one workload at a time. If two cases of a group share a backend, groupCases splits the group into cases
-// that do the same work (ep.Work.Key).
+// backend runs one workload at a time. If two cases of a group have the same backend, groupCases splits the group by
+// work (ep.Work.Key). It returns an error if two cases with the same work have the same backend.
 func groupCases(cases []runCase) ([]sweep.Interleaving, error) {
 	var out []sweep.Interleaving
 	for _, group := range groupBy(cases, func(x runCase) string { return fmt.Sprint(x.problem.Key(), x.routing, x.seed) }) {

@@ -40,10 +40,10 @@ func newModelPlan() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "plan MODEL.yaml",
 		Short: "Predict times for up to 2,048 ranks, and what limits them",
-		Long: `Predict times of dispatch and combine for presets, routings and rank counts. plan draws
-each routing and counts its bytes by rank and link; the busiest rank and the busiest link
-determine the time. With -o it draws a picture of the times against rank counts, with a
-marker for the limit of each time.`,
+		Long: `Predict times of dispatch and combine for presets, routings and rank counts. plan makes
+random tokens of each routing and counts the bytes of each rank and each link. The busiest
+rank and the busiest link determine the time. With -o plan writes a picture of the times
+against rank counts, with a marker for the limit of each time.`,
 		Example: `  epbench model plan model.yaml --ranks 8:2048:x2 --routing zipf:1.0
   epbench model plan model.yaml --model deepseek-v3,kimi-k2 -o plan.svg
   epbench model plan model.yaml --op dispatch --tokens 128,4096 --per-host 4`,

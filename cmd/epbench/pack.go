@@ -69,7 +69,7 @@ library of the same version.`,
 		s.BoolVar(&f.survivors, "survivors", false, "calls can continue after a rank is lost; only layouts masked, rank and rank:packed on one host")
 		s.StringVar(&f.objective, "objective", "alone", "`OBJECTIVE` rows to take: alone, for calls that run alone, or beside, for calls beside a matrix product")
 		s.StringVar(&f.precision, "precision", "full", "`PRECISION` full or reduced; reduced also takes configs that round partial sums to bf16")
-		s.IntVar(&f.maxSMs, "max-sms", 0, "`N` largest number of SMs of a call; the default replaces a row that takes more")
+		s.IntVar(&f.maxSMs, "max-sms", 0, "`N` largest number of SMs of a call; the default config replaces a row that takes more SMs")
 		s.BoolVar(&f.certified, "certified", false, "refuse rows that were measured with an earlier build of their kernels")
 	})
 	bindOtherMachines(cmd, &f.otherMachines)

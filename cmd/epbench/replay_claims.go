@@ -30,7 +30,7 @@ Every claim of a gain is then false, and the 95 % interval of the gain should co
 	}
 	flags(cmd, forSearch, func(s *pflag.FlagSet) {
 		s.IntVar(&f.replays, "replays", 200, "`N` number of searches under each kind of noise")
-		s.IntVar(&f.sessions, "sessions", 3, "`N` number of further sessions in which the winners are measured again, 1 for none")
+		s.IntVar(&f.sessions, "sessions", 3, "`N` number of sessions in which the winners are measured again; 1: the winners are not measured again")
 		s.Uint64Var(&f.seed, "seed", 1, "`SEED` seed of the random numbers for noise and searches")
 	})
 	f.tables.bind(cmd)
@@ -54,7 +54,7 @@ func (f *claimsFlags) run(cmd *cobra.Command) error {
 		Columns: []reports.Column{reports.Words("noise"), n("searches", ""), n("sessions", ""), n("false claims", "%"), n("covered", "%"), n("noisy", "%")},
 		Notes: []string{
 			"false claims: share of searches that claim a gain; covered: share of 95 % intervals that contain the true gain, 1; noisy: share of searches with the verdict that the machine is too noisy",
-			"the noise of a sample is 1 %; noise placement: times differ between sessions and configs because memory is laid out anew",
+			"the noise of a sample is 1 %; with placement, times differ between sessions and configs, because each session places memory elsewhere",
 		},
 	}
 	for _, c := range replay.Scenarios() {

@@ -117,7 +117,7 @@ func (f *queryFlags) open(cmd *cobra.Command) (*query, error) {
 	}
 	for _, p := range problems {
 		if !slices.Contains(ep.RowOps(), p.Op) {
-			return nil, usagef("--op: tables have no rows for %s; epbench table choose compares its runs", p.Op)
+			return nil, usagef("--op: tables have no rows for %s; compare runs of this op with epbench table choose", p.Op)
 		}
 		p.Precision, p.Objective = accepted, objective
 		if p.Tokens != problems[0].Tokens {

@@ -47,7 +47,7 @@ the replicas, and after how many tokens the plan has saved more bytes than its c
 	}
 	flags(cmd, forProblem, func(s *pflag.FlagSet) {
 		o.trace.bind(s)
-		s.IntVar(&o.trace.opts.TopK, "topk", 0, "`N` experts per token; required for router logits, which do not hold it")
+		s.IntVar(&o.trace.opts.TopK, "topk", 0, "`N` experts per token; required for router logits, which do not hold this number")
 		s.IntVar(&o.plan.Ranks, "ranks", 8, "`N` number of ranks that share the experts")
 		s.IntVar(&o.plan.Redundant, "redundant", 0, "`N` number of slots of all ranks together, in addition to one for each expert")
 		s.IntVar(&o.plan.Experts, "experts", 0, "`N` routed experts; default: the highest id + 1, rounded up to a multiple of --ranks")
@@ -179,7 +179,7 @@ func (o *balanceOptions) basis(r *workloads.BalanceResult) string {
 	if r.Judged == 0 {
 		return "EPLB: deepseek-ai/EPLB, " + o.policy() + "; counts have no order, so the plan is judged with the counts from which it was made, the best case"
 	}
-	return fmt.Sprintf("EPLB: deepseek-ai/EPLB, %s, planned from the first %d tokens, judged with the next %d tokens; replicas take turns, and tokens of a window belong to the ranks in equal blocks", o.policy(), r.Planned, r.Judged)
+	return fmt.Sprintf("EPLB: deepseek-ai/EPLB, %s, planned from the first %d tokens, judged with the next %d tokens; the replicas of an expert serve its tokens in turn, and each rank has an equal block of the tokens of a window", o.policy(), r.Planned, r.Judged)
 }
 
 func (o *balanceOptions) memory(size int64) string {

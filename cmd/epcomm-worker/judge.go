@@ -37,7 +37,8 @@ func (s *session) reduced(c ep.Config) bool {
 	return c.Str("precision") == ep.Reduced.String()
 }
 
-// judgedAs returns the oracle's rules for dispatch and combine. With a pack the order of rows is not known.
+// judgedAs returns the oracle's rules for dispatch and combine. With a pack, the rules accept rows in any
+// order.
 func (s *session) judgedAs(c ep.Config) (dispatch, combine ref.Compare, err error) {
 	if p := s.backend.pack; p != nil {
 		both := ref.Compare{MaxRows: max(declare.JudgedElements/s.problem().Hidden, 1)}

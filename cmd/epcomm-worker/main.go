@@ -7,8 +7,8 @@
 //	epbench bench --backend "exec:bin/epcomm-worker --pack model.pack" ...
 //	epbench verify --backend "exec:bin/epcomm-worker --nodes 2" --ranks 2 --nodes 2
 //
-// A pack is a file with compiled kernels. Without --pack every candidate gets a pack of its own. The rows of a pack for
-// reduced precision run only with --config epcomm:precision=reduced.
+// A pack is a file with compiled kernels. Without --pack every candidate gets a pack of its own. A pack can have
+// rows for reduced precision. These rows run only with --config epcomm:precision=reduced.
 package main
 
 import (

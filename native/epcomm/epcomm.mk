@@ -146,7 +146,7 @@ epcomm-wheel: epcomm epcomm-native ## a Python wheel with the library and the ex
 	$(PIP) wheel -q --no-deps -w $(BINDIR) native/python/epcomm
 	rm -rf native/python/epcomm/src/epcomm/libepcomm.so native/python/epcomm/src/epcomm/libepcomm_native.so native/python/epcomm/build native/python/epcomm/src/epcomm.egg-info
 
-# The steps are split into two targets, so that make -j2 runs both at once. Ranks mostly wait for each other.
+# The steps are split into two targets, so that make -j2 runs both at once.
 EPCOMM_LOST_STEPS = ^(lost|grow|refuse|killing)
 EPCOMM_STEPS = LAYOUTS="$(subst :,-,$(EPCOMM_LAYOUTS))" LD_LIBRARY_PATH=$(EMULATED) $(EPCOMM_EMULATED) $(EPCOMM)/tests/run.sh $(EPCOMM_OUT)
 .PHONY: epcomm-test-ready epcomm-test-lost epcomm-test-others
@@ -176,7 +176,7 @@ epcomm-torch: epcomm epcomm-native $(EPCOMM_OUT)/epcomm-test | $(TORCH_ENV) ## r
 	PATH=$(TORCH_ENV)/bin:$$PATH $(MAKE) epcomm-only ONLY='^($(TORCH_STEPS))$$'
 
 LOST ?= 100
-lost-test: $(EPCOMM_OUT)/epcomm-test $(EPCOMM_OUT)/test.pack ## kill ranks LOST times at each step of a call, on the emulated driver; takes an hour on two idle cores
+lost-test: $(EPCOMM_OUT)/epcomm-test $(EPCOMM_OUT)/test.pack ## kill ranks at each step of a call on the emulated driver, LOST times a step (default 100); takes an hour on two idle cores
 	LD_LIBRARY_PATH=$(EMULATED) $(EPCOMM_EMULATED) $(EPCOMM)/tests/lost.sh $(EPCOMM_OUT) $(LOST)
 
 # Put a checkout of DeepEP v1.2.1 into .peers.

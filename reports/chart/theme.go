@@ -88,7 +88,8 @@ func textStyle(size vg.Length, c color.Color) text.Style {
 	}
 }
 
-// panel draws the label of the Y axis itself. If the axis is logarithmic, gonum leaves empty space above it.
+// panel draws the label of the Y axis itself. With gonum's label, a plot with a logarithmic axis gets empty space at
+// the top.
 type panel struct {
 	*plot.Plot
 	side string

@@ -14,8 +14,8 @@ import (
 // csvFormat reads CSV files with the columns csvFields, or with columns mapped to them.
 var csvFormat = Format{
 	Name:   "csv",
-	Doc:    "CSV with columns " + strings.Join(csvFields, ", ") + ", or mapped to them",
-	Checks: "if a row has us, gbps and definition, us and gbps agree by the definition",
+	Doc:    "CSV with columns " + strings.Join(csvFields, ", ") + ", or with other columns that --map names",
+	Checks: "if a row has a time, a bandwidth and a definition, the time and the bandwidth agree",
 	Detect: func(head []byte) bool {
 		line, _, _ := bytes.Cut(head, []byte("\n"))
 		has := func(name string) bool { return bytes.Contains(line, []byte(name)) }

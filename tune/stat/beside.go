@@ -7,8 +7,8 @@ import (
 	"github.com/epbench/epbench/tune/record"
 )
 
-// Beside summarizes rounds in which a matrix product runs beside the calls. Each result is the median over rounds of
-// the slowest rank's time.
+// Beside summarizes rounds in which a matrix product runs beside the calls. In each round it takes the value of the
+// slowest rank. Each result is the median of the rounds.
 func Beside(t *ep.BesideRounds) record.Beside {
 	of := func(rounds [][]float64) record.Interval { return MedianInterval(slowest(rounds)) }
 	return record.Beside{
@@ -18,8 +18,8 @@ func Beside(t *ep.BesideRounds) record.Beside {
 	}
 }
 
-// Slowdown returns how much calls slow down a matrix product: the median over rounds of `with` divided by `alone`.
-// `with` holds the product's times beside calls, and `alone` its times without calls.
+// Slowdown returns how much calls slow down a matrix product. `with` holds the product's time beside calls in each
+// round, and `alone` holds its time without calls. Slowdown divides the two times of each round and returns the median.
 func Slowdown(with, alone []float64) record.Interval { return PairedRatio(Logs(with), Logs(alone)) }
 
 // Saved returns how many seconds a config saves against the default, or nil if their numbers of rounds differ.

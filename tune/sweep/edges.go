@@ -126,6 +126,6 @@ func (e *edge) warning(won int) string {
 	for _, n := range wider {
 		list = append(list, strconv.Itoa(n))
 	}
-	return fmt.Sprintf("%s of %s is %d, the %s value searched, in %d of the %d winners, and the kernel runs with %d too: search on with --param %s=%s",
+	return fmt.Sprintf("%s of %s is %d, the %s value searched, in %d of the %d winners, and the kernel runs with %d too: sweep again with --param %s=%s",
 		e.param, e.kernel, e.at, which, e.winners, won, e.beyond, e.param, strings.Join(list, ","))
 }

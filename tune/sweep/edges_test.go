@@ -18,8 +18,8 @@ func TestEdges(t *testing.T) {
 		want   string
 	}{
 		"inside":                    {nil, []int{8, 16, 32, 64}, nil, ""},
-		"largest":                   {nil, []int{4, 8, 16}, nil, "sms of dispatch is 16, the largest value searched, in 2 of the 2 winners, and the kernel runs with 24 too: search on with --param sms=4,8,16,24"},
-		"least":                     {rising, []int{6, 8, 16}, nil, "sms of dispatch is 6, the least value searched, in 2 of the 2 winners, and the kernel runs with 4 too: search on with --param sms=4,6,8,16"},
+		"largest":                   {nil, []int{4, 8, 16}, nil, "sms of dispatch is 16, the largest value searched, in 2 of the 2 winners, and the kernel runs with 24 too: sweep again with --param sms=4,8,16,24"},
+		"least":                     {rising, []int{6, 8, 16}, nil, "sms of dispatch is 6, the least value searched, in 2 of the 2 winners, and the kernel runs with 4 too: sweep again with --param sms=4,6,8,16"},
 		"kernel's bound":            {falling, []int{8, 16, 32, 64}, nil, ""},
 		"user's bound":              {nil, []int{4, 8, 16, 32}, map[string][]ep.Value{"sms": {"4", "8", "16"}}, ""},
 		"too few values":            {falling, []int{8, 16}, nil, ""},

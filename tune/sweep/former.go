@@ -31,8 +31,8 @@ func (o *Options) renamed(all []kernels.Kernel) *Options {
 	return &out
 }
 
-// namedValues returns the values of the parameter q that the kernels in `names` allow, or nil. A kernel of an earlier
-// build can now be a value of one of k's parameters.
+// namedValues returns the values of the parameter q that the kernels in `names` allow, or nil. `names` can hold a
+// kernel of an earlier build that is now kernel k with a fixed value of q. That name allows only the fixed value.
 func namedValues(k kernels.Kernel, q kernels.Param, names []string) (out spacefile.Values) {
 	every := false
 	for _, name := range names {

@@ -66,7 +66,7 @@ func Retry(run *record.Run, results []record.Result, specs []string) error {
 		}
 		switch {
 		case len(keys) == 0:
-			return fmt.Errorf("%s did not fail in this run; no config did", spec)
+			return fmt.Errorf("%s did not fail in this run, and no other config failed", spec)
 		case len(found) == 0:
 			return fmt.Errorf("%s did not fail in this run; failed were %s", spec, strings.Join(keys[:min(3, len(keys))], " and "))
 		case len(found) > 1:

@@ -197,13 +197,13 @@ func (s *sweeper) warn() {
 	}
 	if n := s.hurriedSearches(); n > 0 {
 		s.run.Warnings = append(s.run.Warnings,
-			fmt.Sprintf("%d of %d searches measured only the required configs: give --budget more", n, len(s.searches)))
+			fmt.Sprintf("%d of %d searches measured only the required configs: raise --budget", n, len(s.searches)))
 	}
 	if s.harness.policy.Sessions == 0 && s.harness.planner.machine.GPUs > 0 {
 		s.run.Warnings = append(s.run.Warnings, oneSession)
 	}
 	if len(s.opts.Distributions) < fewestForAll {
-		s.run.Warnings = append(s.run.Warnings, "one routing makes no rows for callers who do not know their routing: give --routing two or more")
+		s.run.Warnings = append(s.run.Warnings, "a table from one routing has no rows for callers who do not know their routing: give two or more routings with --routing")
 	}
 	s.run.Warnings = append(s.run.Warnings, workerLosses(s.harness.backend)...)
 	s.run.Warnings = append(s.run.Warnings, s.edgeWarnings()...)

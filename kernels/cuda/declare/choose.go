@@ -79,7 +79,7 @@ type setting map[string]int
 func settingOf(m ep.Machine, p ep.Problem) setting {
 	sms := fastSMs(m, p)
 	return setting{
-		"sms":    sms, // SMs that a rank may use; 32 are enough for the full speed of the link
+		"sms":    sms, // number of SMs that a rank may use
 		"tokens": p.Tokens, "ranks": p.Ranks, "topk": p.TopK, "experts": p.Experts,
 		"bf16": Bit(p.Dispatch == ep.BF16), "fp8": Bit(p.Dispatch == ep.FP8), "reduced": Bit(p.Precision == ep.Reduced),
 		"dispatch": Bit(p.Op == ep.Dispatch), "marks-fit": Bit(markBytes(p) <= marksShared),

@@ -56,8 +56,8 @@ func maskedKernels() []Declaration {
 }
 
 // slotRulesMasked gives values with own=slot. In full precision, a combine sums in top-k order, as the
-// specification demands. In reduced precision, each rank sends one sum for each token, which moves fewer bytes. For up
-// to 4 tokens, sums are slower than single rows, because the weights must be sent before.
+// specification demands. In reduced precision, each rank sends one sum for each token, which moves fewer bytes. For
+// sums, the weights must be sent first. So for up to 4 tokens, sending single rows is faster.
 var slotRulesMasked = divided("1/2").with(rule{"reduced tokens>4", "algo=dedup"})
 
 // registersMasked gives values with own=registers. Blocks of 768 threads spill registers on more than 2 ranks.

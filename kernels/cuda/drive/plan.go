@@ -27,8 +27,9 @@ func (s *session) readyProduct(ctx context.Context) error {
 	return nil
 }
 
-// choosePlan measures the product alone with several plans, and keeps the fastest plan. With a slower plan, the product
-// alone would take longer, and the time that it loses beside calls would seem too short.
+// choosePlan measures the product alone with several plans, and keeps the fastest plan. The cost of calls
+// is the time of calls and product together, minus the time of the product alone. With a slower plan, this cost would
+// seem too small.
 func (s *session) choosePlan(ctx context.Context, b *products, taken []int) error {
 	all := s.ranks.local[0].gpu.sms
 	plans, times := []int{0}, []float64{}

@@ -146,8 +146,7 @@ func (s *schedule) aligns() int {
 	return s.fold
 }
 
-// refill adds an untimed dispatch before combines. After another candidate's dispatch, a combine would send almost no
-// rows.
+// refill adds an untimed dispatch before combines. A combine sends back the rows of a dispatch of the same candidate.
 func (s *schedule) refill() {
 	if s.op == ep.Combine {
 		s.align()

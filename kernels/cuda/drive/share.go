@@ -20,9 +20,10 @@ func checkHeld(of ep.Product, seconds float64, deadline time.Duration) error {
 	return nil
 }
 
-// shareOf divides the product beside one call into launches. The product beside a call is `share` passes over all
-// groups, one for each expert. `passes` is the number of launches in the pass that was timed. shareOf returns how many
-// groups a launch computes, and the number of launches, which is at least `least`.
+// shareOf divides the product beside one call into launches. The product has one group for each expert. A pass computes
+// all groups once, and `share` is the number of passes beside one call. `passes` is the number of launches in the pass
+// that was timed. shareOf returns how many groups a launch computes, and the number of launches. The number of launches
+// is at least `least`.
 func shareOf(share float64, groups, passes, least int) (batch, launches int) {
 	if passes > 1 || groups == 1 { // copies, or a single product
 		return groups, max(least, int(math.Ceil(share*float64(passes))))

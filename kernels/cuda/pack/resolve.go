@@ -29,8 +29,8 @@ type Request struct {
 	// OtherMachines accepts table rows of other GPUs with the same architecture and link.
 	OtherMachines bool
 
-	// Only replaces the tables by one dispatch and one combine. Problem.Tokens is the largest token count
-	// for which these two may run; 0 means no bound.
+	// The field Only holds one dispatch and one combine to use instead of the tables, or nil. Problem.Tokens is the
+	// largest token count for which these two configs may run; 0 means no bound.
 	Only *[2]ep.Config
 }
 

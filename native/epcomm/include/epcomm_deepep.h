@@ -105,8 +105,8 @@ typedef struct EpcommPlaces {
   const int64_t *ids;       /* [rows, topk] local expert, or -1 */
   const uint32_t *received; /* number of received rows */
   int32_t *slots;           /* out: [rows, topk] expanded row of each selection, or -1 */
-  int32_t *choices;         /* out: [expanded] for each expanded row its selection, received row * topk + k; -1 in
-                               padding */
+  int32_t *choices;         /* out: [expanded] selection of each expanded row: topk * received row + position in
+                               topk; -1 in padding */
   int32_t *counts;          /* out: [experts] expanded rows, without padding */
   int rows, topk, experts, align, expanded;
 } EpcommPlaces;

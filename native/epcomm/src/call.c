@@ -46,8 +46,8 @@ static const int32_t *ids_of(const EpComm *c, const EpcommCall *call, const Choi
   return other_ids(c, call) ? (const int32_t *)comm_on_heap(c, k->at->ids[k->op]) : (const int32_t *)call->topk_ids;
 }
 
-/* Returns whether a call must make this copy. A combine uses its dispatch's copy, unless combines may come in any
- * order. Then a combine makes a new copy, because a later dispatch may have overwritten the old one. */
+/* Returns whether a call must make a new copy of its ids. A combine uses the copy of its dispatch, unless combines may
+ * come in any order. In any order, a later dispatch may have overwritten that copy. */
 static int rewrites(const EpComm *c, const EpcommCall *call, const Choice *k) {
   return other_ids(c, call) && (k->op == DISPATCH || pack_any_order(c->pack.head));
 }

@@ -19,7 +19,7 @@ class Inputs:
 def quantize_fp8(x):
     groups = x.float().view(x.shape[0], x.shape[1] // 128, 128)
     most = groups.abs().amax(-1).clamp_min(1e-4)
-    # The divisor is a tensor, because torch on a GPU divides by a number as a product with 1/448. That product rounds
+    # The divisor is a tensor. If the divisor were the number 448, torch on a GPU would multiply by 1/448, which rounds
     # differently.
     scales = most / torch.full_like(most, 448.0)
     return (groups / scales[..., None]).to(torch.float8_e4m3fn).view(x.shape), scales

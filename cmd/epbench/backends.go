@@ -103,7 +103,7 @@ func backendOf(cmd *cobra.Command, spec string) (kernels.Backend, error) {
 	name, _, _ := strings.Cut(spec, ":")
 	for _, e := range backendTable {
 		if e.predicts && e.name == name {
-			return nil, usagef("--backend %s: this backend predicts and measures nothing, so %s cannot use it; use epbench bench or epbench model plan", name, cmd.CommandPath())
+			return nil, usagef("--backend %s: this backend predicts times and measures nothing, so %s cannot use it; use epbench bench or epbench model plan", name, cmd.CommandPath())
 		}
 	}
 	return anyBackend(cmd, spec)

@@ -55,7 +55,7 @@ With --fail-on the exit code gives the verdict, as in compare.`,
 		s.StringVar(&f.config, "config", "", "`CONFIG` config to measure: "+configUsageRun)
 		s.StringVar(&f.table, "table", "", "`TABLE` take the config from a table, or from the table of a run")
 		s.StringVar(&f.over, "over", "", "`TABLE` take the default from a table, or from the table of a run")
-		s.StringVar(&f.precision, "precision", "full", "`PRECISION` precision of the rows that --table may choose: full or reduced")
+		s.StringVar(&f.precision, "precision", "full", "`PRECISION` with --table: precision of the rows that may be used, full or reduced")
 		s.BoolVar(&f.explain, "explain", false, "with --beside: measure why the product slows down, beside artificial loads")
 		s.IntVar(&f.rounds, "rounds", 50, "`N` rounds of each config")
 		bindSessions(s, &f.sessions, "`N` number of sessions, each of --rounds; times and gains use all sessions; default: 12 on GPUs, 1 on cpu")
@@ -105,8 +105,8 @@ func (f *benchFlags) run(cmd *cobra.Command, args []string) error {
 	return f.measure(cmd, b, opts, pick)
 }
 
-// benchSessions sets the default number of sessions on GPUs. The interval of a comparison is four times narrower than
-// with 3 sessions (stat.RatioReach).
+// benchSessions sets the default number of sessions on GPUs. With 12 sessions the interval of a gain is four times
+// narrower than with 3 (stat.RatioReach).
 const benchSessions = 12
 
 func (f *benchFlags) options(b kernels.Backend) (*sweep.Options, error) {
@@ -257,15 +257,15 @@ func (f *benchFlags) noteBand(cmd *cobra.Command, b kernels.Backend, opts *sweep
 	}
 }
 
-// bandNote returns a note if `band` is too narrow for compare, else "". With a wide enough band, compare mostly gives
-// two equal runs of `sessions` sessions the verdict same. The argument `spread` is the relative standard deviation of
+// bandNote returns a note if `band` is too narrow for compare, else "". A wide enough band makes compare say "same" for
+// most pairs of equally fast runs with `sessions` sessions. The argument `spread` is the relative standard deviation of
 // times between sessions.
 func bandNote(sessions int, spread, band float64) string {
 	decided := stat.DecidedBand(sessions, spread)
 	if decided <= band {
 		return ""
 	}
-	return fmt.Sprintf("note: times differ by %.0f %% from session to session. From two runs of %d sessions, compare can decide a band of %.1f %%; from two of %d sessions, %.1f %%. The default band is %.1f %%: give compare a wider --band, or use bench --ab",
+	return fmt.Sprintf("note: times differ by %.0f %% from session to session. For two runs of %d sessions, compare needs a band of at least %.1f %%; for two runs of %d sessions, it needs %.1f %%. The default band is %.1f %%: give compare a wider --band, or use bench --ab",
 		100*spread, sessions, 100*decided, maxSessions, 100*stat.DecidedBand(maxSessions, spread), 100*band)
 }
 

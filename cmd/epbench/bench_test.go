@@ -76,7 +76,7 @@ func TestBenchOfEarlierRows(t *testing.T) {
 }
 
 func TestBandNote(t *testing.T) {
-	if got := bandNote(benchSessions, 0.02, 0.01); !strings.Contains(got, "From two runs of 12 sessions, compare can decide a band of 3.7 %; from two of 100 sessions, 1.1 %. The default band is 1.0 %") {
+	if got := bandNote(benchSessions, 0.02, 0.01); !strings.Contains(got, "For two runs of 12 sessions, compare needs a band of at least 3.7 %; for two runs of 100 sessions, it needs 1.1 %. The default band is 1.0 %") {
 		t.Errorf("on a GPU: %s", got)
 	}
 	if got := bandNote(benchSessions, 0.02, 0.05) + bandNote(benchSessions, 0, 0.1); got != "" {

@@ -13,7 +13,7 @@ import (
 )
 
 const (
-	configUsage      = "id (d7f2), difference from the default (algo=dedup sms=64), kernel:name=value,name=value, "
+	configUsage      = "an id (d7f2), a difference from the default (algo=dedup sms=64), a full spelling (kernel:name=value,...), "
 	configUsageRun   = configUsage + "RUN#ROW with the number of a winner, or TABLE#ROW with the number of a row"
 	configUsageTable = configUsage + "or TABLE#ROW with the row number in table show"
 )

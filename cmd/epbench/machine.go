@@ -19,10 +19,10 @@ func newMachine() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "machine",
 		Short: "Print this machine's key, and which tables apply here",
-		Long: `Print the key by which tables identify this machine, the hashes of the kernels, and for
-each compiled-in, system and user table whether it applies here. With --json print an
-object. The flag --machine of other commands reads it, and so do the programs in the
-folder examples.`,
+		Long: `Print the key by which tables identify this machine, and the hashes of the kernels. Also
+list the compiled-in, system and user tables, and say which of them apply here. With
+--json print a JSON object. Save this object in a file to pass it to the flag --machine
+of other commands, or to the programs in the folder examples.`,
 		Example: `  epbench machine
   epbench machine --json > machine.json
   epbench table lookup --embedded --machine machine.json --model deepseek-v3`,

@@ -111,7 +111,7 @@ func presetTable(ps []workloads.Preset) reports.Table {
 			reports.Words("source").Dropped(8),
 		},
 		Notes: []string{
-			"wire: number of elements of a token that are sent; groups: g/t means that a token selects experts in t of g groups; layers: number of layers (of these, dense layers at the beginning)",
+			"wire: number of elements of a token that are sent; groups: 8/4 means that the experts form 8 groups, and a token selects experts in 4 of them; layers: number of layers (of these, dense layers at the beginning)",
 			"source: config, card, checked (against the parameter count) or memory; epbench presets NAME explains a preset",
 		},
 	}

@@ -37,12 +37,11 @@ func newReplay() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "replay [RUN...]",
 		Short: "Run search strategies against recorded trials, without hardware",
-		Long: `Search many times, with times and noise in place of measurements. They come from the
-trials of runs, from recordings (replay save), or from the synthetic landscapes in epbench
-docs search-quality. The table shows how much slower the winner is than the best config,
-how often a second search chooses another winner, and the error of the reported time.
-RUN may also be a space that another tuner measured: a T4 file (NAME_T4.json.gz) or a
-cache file of Kernel Tuner.`,
+		Long: `Search many times without measuring. Times and noise come from the trials of runs, from
+recordings (replay save), or from the synthetic landscapes in epbench docs search-quality.
+The table shows how much slower the winner is than the best config, how often a second
+search chooses another winner, and the error of the reported time. RUN may also be a space
+that another tuner measured: a T4 file (NAME_T4.json.gz) or a cache file of Kernel Tuner.`,
 		Example: `  epbench replay run --strategy all --budget 25,50,100
   epbench replay --synthetic --replays 20
   epbench replay run --strategy bayes --seed 7 --format csv`,
@@ -110,7 +109,7 @@ func replayTable(title string) reports.Table {
 		Notes: []string{
 			"regret: by how much the true time of the winner exceeds the true time of the best config; flips: a second search begins with the winner of the first; flips is the share of second searches that choose another config",
 			"bias: by how much the reported time of the winner exceeds its true time; false: share of searches that claim a gain over the default although there is none; most: samples of the longest search",
-			"missed: by how much the true time of the best config that was tried exceeds the true time of the best config of the space; wall: time of a search by the recorded times of a config and a sample, 0 if they were not recorded",
+			"missed: by how much the true time of the best config that was tried exceeds the true time of the best config of the space; wall: how long a search would take on the recorded machine, 0 if this is not known",
 		},
 	}
 }
@@ -123,7 +122,7 @@ func eachTable(title string) reports.Table {
 		Columns: []reports.Column{reports.Words("strategy"), n("budget", "").Leading(), reports.Words("space"), n("search", "").Leading(), n("regret", "%"), n("missed", "%"),
 			n("tried", ""), n("samples", ""), n("wall", "s"), reports.Words("config")},
 		Notes: []string{
-			"regret: by how much the true time of the winner exceeds the true time of the best config; missed: the same for the best config that was tried; wall: time of a search by the recorded times of a config and a sample",
+			"regret: by how much the true time of the winner exceeds the true time of the best config; missed: the same for the best config that was tried; wall: how long a search would take on the recorded machine",
 		},
 	}
 }

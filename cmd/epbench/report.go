@@ -34,9 +34,10 @@ func newReport() *cobra.Command {
 		Short: "Print the result of a run, and write its HTML page",
 		Long: `Print the result of a run and write its HTML page, which needs no network. If several
 runs are given, the page is for the first, and its pictures also show the others, such as
-imported ones. A table and a picture compare libraries that do the same work. --only prints
-tables: winners, effects of each parameter, regret between routings, Pareto fronts, wire
-and memory limits, failures, libraries, and costs beside a product.
+imported ones. If several libraries did the same work, a table and a picture compare them.
+--only prints tables: winners, effects of each parameter, regret between routings, Pareto
+fronts, wire and memory limits, failures, libraries, and the time that calls add to a
+matrix product.
 
 --format benchfmt prints rounds in Go's benchmark format, for benchstat -col /config: the
 deciding rounds of the default and the winner. With --only all it prints every round of

@@ -58,7 +58,7 @@ func verifyTables(title string, tags []string, results []conform.Result) []repor
 			t.Add(tallyCells(tag, *n)...)
 		}
 	}
-	t.Note("rows compared: dispatched rows, activated rows and combined tokens, each judged before and after calls that follow each other without a pause",
+	t.Note("rows compared: dispatched rows, activated rows and combined tokens. Each config is checked before and after a series of back-to-back calls, and the rows of both checks count",
 		"largest error: relative to the largest magnitude in the row, 0 if all bytes are equal. Combine rounds to BF16; combine with algo=dedup rounds partial sums too")
 	if skipped := skips(results); skipped != "" {
 		t.Warn("%s", skipped)

@@ -46,8 +46,8 @@ func (r *rank) seconds(at gpu.Pointer) float64 {
 	return added(ns(0), ns(1), ns(2))
 }
 
-// added returns the seconds of calls without their barriers. It subtracts integers, because float64 rounds nanoseconds
-// since 1970 to multiples of 256.
+// added returns the seconds that calls add to a chain of barriers. It subtracts integers: the arguments count
+// nanoseconds since 1970, and float64 would round them to multiples of 256.
 func added(before, after, alone uint64) float64 {
 	return float64(int64(after-before)-int64(alone-after)) / 1e9
 }

@@ -151,7 +151,7 @@ func (r *rank) load(l load) (err error) {
 	if r.outs, err = r.comm.Outputs(0, r.inputs.DType); err != nil {
 		return err
 	}
-	if r.outs.Y == 0 { // the library has this memory only for several nodes
+	if r.outs.Y == 0 { // the library allocates Y only if there are several nodes
 		r.parts["y"] = gpu.Alloc(2 * r.outs.MaxRows * int64(r.inputs.Hidden))
 	}
 	return nil

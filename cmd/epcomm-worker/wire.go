@@ -19,7 +19,8 @@ type request struct {
 	End    bool   // the process ends
 }
 
-// reply answers a request. If Asks is set, the rank asks for the bytes of all ranks, and Gather holds the rank's own.
+// reply answers a request. If Asks is set, the rank asks for the Gather bytes of all ranks. Its own bytes are in
+// Gather.
 type reply struct {
 	Gather []byte
 	Asks   bool

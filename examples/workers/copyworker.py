@@ -182,7 +182,7 @@ class Session:
                     checked += 1
                     wrong += self.out[r][at * self.row:(at + 1) * self.row] != self.inputs[src][t:t + self.row]
         else:
-            checked = sum(len(b) // self.row for b in self.combined)  # epbench checks these rows through probes
+            checked = sum(len(b) // self.row for b in self.combined)  # epbench compares rows from probe()
         return {"rows": checked, "wrong": wrong, "max_err": 0.0}
 
     def probe(self, rank, token, k):

@@ -39,7 +39,7 @@ func NewUnit(source string, p ep.Problem, own []string) (sources.Unit, error) {
 	return sources.NewUnit(source, problemDefines(p), own)
 }
 
-// Unit returns the binary that a legal config needs for a problem.
+// Unit returns the source and the macros from which a legal config's binary is compiled for a problem.
 func (f Declaration) Unit(p ep.Problem, c ep.Config) (sources.Unit, error) {
 	return NewUnit(f.source, p, f.defines(c))
 }

@@ -89,15 +89,16 @@ func CastParts(p ep.Problem) []Region {
 // MayCast reports whether a dispatch of the problem may take tokens that the caller converted to FP8.
 func MayCast(p ep.Problem) bool { return p.Dispatch == ep.FP8 && p.Nodes <= 1 }
 
-// OutputParts lists the parts that dispatch, experts and combine write. The fields of EpArgs hold, for each layout:
+// OutputParts lists the parts that dispatch, experts and combine write. The table shows what a
+// dispatch writes, for each field of EpArgs and each layout:
 //
 //	               expert                 masked                     rank                   rank:packed
 //	out            [max_rows]             [local, capacity]          [ranks, max_tokens]    [ranks * max_tokens]
 //	out_scales fp8 [hidden/128, max_rows] [local, hidden/128, cap.]  [rows, hidden/128]     [rows, hidden/128]
 //	row_offsets    first row of a group   rows of each group, total  rows of a source       first row of a source
 //	expert_ids     [groups]               [local, ranks] u64 ranges  [rows, topk] local     [rows, topk] local
-//	src_info       [rows, 2] token, k     [rows, 2] token, k, then   [rows, 2] token, rank, then [max_tokens] for combine
-//	                                      what combine needs
+//	src_info       [rows, 2] token, k     [rows, 2] token, k         [rows, 2] token, rank  [rows, 2] token, rank
+//	  then                                data for combine           [max_tokens] for combine, in both layouts
 //	scale_offsets  nvfp4: [groups]        unused                     [rows, topk] weights   [rows, topk] weights
 func OutputParts(p ep.Problem) []Region {
 	z, l, index := sizesOf(p), encodingOf(p), IndexOf(p)
@@ -152,7 +153,7 @@ func OpIndex(op ep.Op) int64 {
 	return 0
 }
 
-// sizes holds the numbers from which the sizes of parts are computed.
+// sizes holds the counts from which the bytes of each part are computed.
 type sizes struct {
 	ranks, nodes, tokens, topK, experts, local int64
 	rows, groups                               int64 // of the output of a dispatch

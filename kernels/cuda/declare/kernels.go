@@ -23,8 +23,8 @@ func KernelsOver(nodes int, m ep.Machine) []kernels.Kernel {
 	return declared(oneHost())
 }
 
-// HostKernels lists the kernels that cross hosts, with default values that fit the machine. The default values must
-// fit, because a program that knows the kernels only from a worker's announcement launches these values.
+// HostKernels lists the kernels that cross hosts, with default values that fit the machine. Some programs know a kernel
+// only from a worker's announcement, and launch it with the default values. So these values must fit.
 func HostKernels(m ep.Machine) []kernels.Kernel {
 	out := declared(HostDeclarations())
 	for _, k := range out {

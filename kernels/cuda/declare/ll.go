@@ -9,14 +9,14 @@ import (
 // Receivers poll the data itself, without flags.
 var llState = State{Name: "ll", anyDType: true, ordered: true, Regions: regionsLL}
 
-// polledState declares the memory of a combine_ll that follows a dispatch_final: the memory of finalState, then the
-// slots that the combine polls.
+// polledState declares memory in which combine_ll can follow dispatch_final. It has the regions of finalState, and then
+// the slots that combine_ll polls.
 var polledState = State{Name: "final-polled", extends: finalState.Name, anyDType: true, Regions: regionsPolled, Counters: finalState.Counters}
 
 // byExpert lists the layouts in which received rows are sorted by expert.
 var byExpert = []ep.Layout{ep.LayoutExpert, ep.LayoutExpert128}
 
-// unusedLL lists the values of parameters that have no effect with mode=split or with count=receiver.
+// unusedLL sets three parameters to 0. They have no effect with mode=split or with count=receiver.
 const unusedLL = "receivers=0,pause=0,early=0"
 
 // llKernels declares a dispatch and a combine. The dispatch sends one message to each rank of a token, even if the
@@ -33,7 +33,7 @@ func llKernels() []Declaration {
 		},
 		ties: []tie{
 			{"mode=split", unusedLL}, {"count=receiver", "mode=fused," + unusedLL},
-			{"receivers=0", "pause=0"}, {"early=1", "receivers=0"}, // with early=1 all warps of a block wait together
+			{"receivers=0", "pause=0"}, {"early=1", "receivers=0"}, // with early=1 every warp sends and receives
 		},
 		source: "ll/dispatch.cuh", entry: "dispatch_ll count=receiver?_ids", State: llState,
 		macros: "EP_SEND_BYTES=send EP_PART_BYTES=part EP_RAW=input=fp8 count=receiver?EP_COUNT_IDS " +

@@ -53,7 +53,7 @@ func open(o Options, only int) (*Backend, error) {
 		o.Deadline = DefaultDeadline
 	}
 	if o.Deadline < time.Millisecond {
-		return nil, fmt.Errorf("deadline: %v is below 1ms; ranks may begin the same call 1 ms apart, so use 1ms or more", o.Deadline)
+		return nil, fmt.Errorf("deadline: %v is below 1ms; ranks may begin a call up to 1 ms apart, so use 1ms or more", o.Deadline)
 	}
 	if o.InputScale == 0 {
 		o.InputScale = 1

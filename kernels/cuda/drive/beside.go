@@ -41,8 +41,8 @@ func (s *session) arrange(k *candidate) arrangement {
 	return a
 }
 
-// smsLeft returns the SMs that a candidate's calls leave for the product's plan. The result is 0, which
-// means all SMs, for a copy and for calls on more than half of the SMs.
+// smsLeft returns the number of SMs for which the product is planned beside a candidate's calls. It returns 0, which
+// means all SMs, if the product is a copy or if the calls use more than half of the SMs.
 func (s *session) smsLeft(k *candidate) int {
 	all, taken := s.ranks.local[0].gpu.sms, k.sms()
 	if s.beside.of.Kind == ep.Copy || 2*taken > all {
@@ -184,7 +184,7 @@ func (s *session) pass(ctx context.Context) (float64, error) {
 	return kernels.Rounds{Seconds: alone}.MedianOfSlowest(), nil
 }
 
-// timePasses measures passes of the product, which is then planned for `sms` SMs. It returns seconds as [round][rank].
+// timePasses measures passes of the product with a plan for `sms` SMs. It returns seconds as [round][rank].
 func (s *session) timePasses(ctx context.Context, b *products, sms int) ([][]float64, error) {
 	a := arrangement{way: onlyProduct, share: b.passes(), left: sms}
 	t := timing{op: empty, mode: s.problem.Mode, clock: clockChain, fold: 1, beside: a}
@@ -192,7 +192,8 @@ func (s *session) timePasses(ctx context.Context, b *products, sms int) ([][]flo
 	return alone, err
 }
 
-// besideRounds measures the product alone and beside the load x.load. It returns seconds as [round][rank].
+// besideRounds measures the product twice in each round: alone, and while the synthetic load x.load runs. It returns
+// seconds as [round][rank].
 func (s *session) besideRounds(ctx context.Context, t timing, x extras, rounds int) (alone, within [][]float64, err error) {
 	p, err := newProgram(s.ranks, newSchedule(t), nil, s.ranks.args, x)
 	if err != nil {

@@ -346,7 +346,7 @@ func TestSessionExplain(t *testing.T) {
 	c := drillConfig(b, k, s.problem)
 	checkEffects(t, s, c, "the calls", "SMs: for each call 4 blocks", "bandwidth: a copy engine", "both: for each call 4 blocks")
 	few := fewestThreads(b, k, s.problem, k.DefaultWithin(b.Machine(), s.problem, 2))
-	checkEffects(t, s, few, "the calls", "SMs: nothing, planned for 2 SMs", "SMs: for each call 2 blocks", "bandwidth: a copy engine", "both: for each call 2 blocks")
+	checkEffects(t, s, few, "the calls", "SMs: nothing runs beside the product, which is planned for 2 SMs", "SMs: for each call 2 blocks", "bandwidth: a copy engine", "both: for each call 2 blocks")
 	if v, err := s.Verify(t.Context(), c); err != nil || !v.OK() {
 		t.Errorf("after it: %+v, %v", v, err)
 	}

@@ -11,7 +11,7 @@ import (
 
 // Clocks of a session. Times of different clocks are never compared.
 const (
-	clockChain = "chain" // chain of calls and alignments, minus the alignments
+	clockChain = "chain" // a chain of calls and waits for all ranks, minus the waits
 	clockSpan  = "span"  // from the first block's start to the last block's end
 	clockEvent = "event" // between two CUDA events
 )
@@ -28,7 +28,7 @@ func spent(seconds *float64) func() {
 	return func() { *seconds += time.Since(start).Seconds() }
 }
 
-// parseClock reads chain, span, event or span:STAGE. Stage 0 is the kernel's end.
+// parseClock reads chain, span, event or span:STAGE. It returns stage 0 if a span ends with the kernel.
 func parseClock(word string) (clock string, stage int, err error) {
 	clock, name, staged := strings.Cut(word, ":")
 	stage = slices.Index(stages, name) + 1

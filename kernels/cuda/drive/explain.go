@@ -24,7 +24,7 @@ const scratchBytes = 256 << 20
 
 // Explain implements kernels.Explainer. Each experiment replaces the calls by a load that takes one resource:
 //
-//   - SMs, by plan: only the product runs, planned for the SMs that the calls leave.
+//   - SMs, by plan: nothing runs beside the product, which is planned for the SMs that the calls would leave free.
 //   - SMs, by blocks: blocks occupy SMs for as long as a call takes without the product.
 //   - bandwidth: a copy engine moves a call's bytes to the next rank, without SMs.
 //   - both: blocks occupy SMs and move a call's bytes.
@@ -119,8 +119,7 @@ func (x *experiments) scratchMemory() error {
 	return nil
 }
 
-// shared returns how much shared memory a load's block takes, in bytes. It is so much that no other block fits on the
-// SM.
+// shared returns the bytes of shared memory that one block of a load takes. No second block fits on the same SM.
 func (x *experiments) shared() int {
 	least := x.ranks.local[0].gpu.shared
 	for _, s := range x.ranks.local {
@@ -149,7 +148,7 @@ func (x *experiments) all(ctx context.Context, calls kernels.Effect) ([]kernels.
 		if err := x.beside.planFor(planned); err != nil {
 			return nil, err
 		}
-		fewer, err := x.effect(ctx, fmt.Sprintf("SMs: nothing, planned for %d SMs", planned), nil, left)
+		fewer, err := x.effect(ctx, fmt.Sprintf("SMs: nothing runs beside the product, which is planned for %d SMs", planned), nil, left)
 		if err != nil {
 			return nil, err
 		}

@@ -19,11 +19,11 @@ type groupSession struct {
 	*rankGroup
 	problem ep.Problem
 	outputs *ref.Remote
-	again   int // repeated runs that no note reports yet (kernels.Rounds.Notes)
+	again   int // number of runs that were repeated since the last note about them
 }
 
 // Prepare compiles on rank 0 first, because other ranks may share its cache. All ranks check their memory before any
-// rank allocates, because a rank that refuses later would leave the other ranks waiting.
+// rank allocates. Otherwise a rank without enough memory would stop, and the other ranks would wait for it.
 func (s *groupSession) Prepare(_ context.Context, c ep.Config) error {
 	units, err := candidateUnits(s.first.backend.machine, s.problem, c)
 	if err != nil {

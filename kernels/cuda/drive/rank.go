@@ -235,7 +235,8 @@ func (r *Rank) facts() facts {
 	return facts{Host: host, Machine: r.backend.machine, Network: networkOf(devices)}
 }
 
-// networkOf describes a folder's devices by number and rate, such as "8x400G", or "none".
+// networkOf returns the number and rate of the network devices in a folder, such as "8x400G". Without devices it
+// returns "none".
 func networkOf(folder string) string {
 	found, _ := filepath.Glob(filepath.Join(folder, "*", "ports", "1", "rate"))
 	if len(found) == 0 {

@@ -154,7 +154,7 @@ func (p *program) readings(ctx context.Context, rounds int, take func(round, ran
 	return nil
 }
 
-// slack is the time by which rounds that are queued together may exceed the deadlines.
+// slack is added to the ranks' deadlines. Rounds that take longer than this sum count as stuck.
 const slack = 5 * time.Second
 
 // run returns raw readings, [rank][round][word].

@@ -1,7 +1,7 @@
 package drive
 
-// loaded adds the product alone, and then the product beside loads or with a plan for fewer SMs. Both runs of the
-// product are in the same round, because clock rates drift within a second.
+// loaded adds two runs of the product to the schedule. The first run has nothing beside it. The second runs beside
+// loads, or with a plan for fewer SMs. Both are in the same round, because clock rates drift within a second.
 func (s *schedule) loaded() {
 	s.now = &section{calls: s.fold}
 	s.sections = append(s.sections, s.now)

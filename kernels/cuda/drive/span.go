@@ -1,6 +1,6 @@
 package drive
 
-// closeBytes bounds the gap between two pieces that one copy moves. The copy moves the gap too.
+// closeBytes limits the gap between two pieces that are copied together. The copy includes the bytes of the gap.
 const closeBytes = 32 << 10
 
 // span is a range of a part that one copy moves.

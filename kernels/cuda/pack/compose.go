@@ -21,8 +21,8 @@ type half struct {
 	why    string
 }
 
-// join makes a pair of d and c, whose kernels use different memory. It replaces d or c by a config that fits the other
-// one, or it takes the nearest row for pairs.
+// join makes a pair if the kernel of combine c cannot read the memory that dispatch d writes. It replaces d or c by a
+// config that fits the other one, or it takes the nearest row for pairs.
 func (v *resolver) join(tokens int, d, c half) (Run, error) {
 	dFor, dErr := v.dispatchFor(c.config, tokens)
 	cFor, cErr := v.combineFor(d.config, tokens)
@@ -35,17 +35,18 @@ func (v *resolver) join(tokens int, d, c half) (Run, error) {
 	if keepC < keepD || cErr != nil {
 		return Run{
 			Pair: Pair{dFor.config, c.config}, Rows: rows(dFor.row, c.row),
-			Text: c.why + "; dispatch: the nearest that writes the memory that this combine reads: " + dFor.why,
+			Text: c.why + "; dispatch: the nearest one whose output this combine can read: " + dFor.why,
 		}, dErr
 	}
 	return Run{
 		Pair: Pair{d.config, cFor.config}, Rows: rows(d.row, cFor.row),
-		Text: d.why + "; combine: the nearest that reads the memory that this dispatch writes: " + cFor.why,
+		Text: d.why + "; combine: the nearest one that can read the output of this dispatch: " + cFor.why,
 	}, nil
 }
 
-// took estimates a row's seconds at `tokens`. It returns infinity without a row. If it is unknown which of the row's
-// token counts was timed, took assumes the smallest, so that the row does not seem faster than it is.
+// took estimates a row's seconds at `tokens` tokens, in proportion to its timed token count. It returns infinity
+// without a row. If the timed count is unknown, took uses the row's smallest count. A larger count would make the
+// estimate too short.
 func took(r *table.Row, tokens int) float64 {
 	if r == nil || len(r.Evidence.Tokens) == 0 {
 		return math.Inf(1)
@@ -122,8 +123,8 @@ func (v *resolver) elsewhere(tokens int) (Pair, error) {
 	return Pair{h.config, c.config}, err
 }
 
-// localDefault returns a dispatch whose output rows no other rank writes. The first such
-// dispatch comes from Modular's MAX and needs far more memory. So localDefault prefers one with another memory layout.
+// localDefault returns a dispatch whose output rows no other rank writes. The first such dispatch comes from Modular's
+// MAX and needs far more memory than the others. So localDefault prefers a dispatch with another State.
 func (v *resolver) localDefault(tokens int) (out ep.Config, err error) {
 	first := ""
 	for _, k := range kernels.For(v.all, v.at(ep.Dispatch, tokens)) {

@@ -14,7 +14,7 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// Pack is a pack whose digest and records were checked.
+// Pack is a decoded pack. Its digest was checked.
 type Pack struct {
 	Data   []byte
 	Digest string // SHA-256 in hex digits
@@ -50,7 +50,7 @@ func ReadFile(name string) (*Pack, error) {
 	return p, nil
 }
 
-// Read decodes a pack and checks its digest. Only the C library checks all records.
+// Read decodes a pack and checks its digest. It does not check the content of all records, as the C library does.
 func Read(data []byte) (*Pack, error) {
 	p := &Pack{Data: data}
 	size := binary.Size(p.head)
@@ -63,7 +63,7 @@ func Read(data []byte) (*Pack, error) {
 	case string(h.Magic[:]) != Magic:
 		return nil, fmt.Errorf("pack: begins with %q, not with %s", h.Magic[:], Magic)
 	case h.Version < 1 || h.Version > Version || int(h.HeaderBytes) != size && int(h.HeaderBytes) != size+binary.Size(p.hosts):
-		return nil, fmt.Errorf("pack: format %d, but this program reads format %d; make the pack again with epbench pack", h.Version, Version)
+		return nil, fmt.Errorf("pack: format %d, but this program reads formats 1 to %d; make the pack again with epbench pack", h.Version, Version)
 	case h.FileBytes != uint64(len(data)):
 		return nil, fmt.Errorf("pack: the file has %d bytes, but its header says %d; the file is truncated", len(data), h.FileBytes)
 	case sum != h.Digest:

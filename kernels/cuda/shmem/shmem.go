@@ -28,7 +28,8 @@ import (
 // ID names a group of ranks.
 type ID [C.sizeof_EpShmemID]byte
 
-// Library is a loaded NVSHMEM. All ranks make collective calls in the same order, in the GPU's primary context.
+// Library is a loaded NVSHMEM. All ranks must make the collective calls in the same order. The GPU's primary context
+// must be current in each call.
 //
 // Do not call NVSHMEM's finalize: it waits forever for a dead rank.
 type Library struct{ c C.EpShmem }
@@ -112,7 +113,8 @@ func (l *Library) AddModule(module uint64) error {
 	return nil
 }
 
-// Quiet adds to the default stream a wait until all sent data has arrived. The caller must synchronize afterwards.
+// Quiet makes the default stream wait until all sent data has arrived. The caller must synchronize the stream
+// afterwards.
 func (l *Library) Quiet() { C.quiet(&l.c) }
 
 func (id ID) Text() string { return hex.EncodeToString(id[:]) }

@@ -28,7 +28,7 @@ type (
 	Kernel unsafe.Pointer
 )
 
-// Use binds this goroutine to its thread and makes a device's primary context current.
+// Use keeps this goroutine on one operating-system thread, and makes a device's primary context current there.
 func Use(device int) {
 	runtime.LockOSThread()
 	C.gpu_use(C.int(device))
@@ -49,7 +49,7 @@ func Upload[T any](to Pointer, from []T, s Stream) {
 	Wait(s)
 }
 
-// Download returns a copy of device memory, after waiting for the copy.
+// Download copies device memory to the host and waits for the copy.
 func Download(from Pointer, bytes int64, s Stream) []byte {
 	out := make([]byte, bytes)
 	if bytes > 0 {

@@ -1,5 +1,5 @@
-/* Creates and destroys EpComms. Even after an error a rank takes part in every exchange, because the other ranks
- * wait for it. */
+/* Creates and destroys EpComms. The ranks exchange data several times (see exchange). A rank that had an error still
+ * takes part in the later exchanges, because the other ranks wait for it. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -137,7 +137,7 @@ EpcommStatus comm_agree(EpComm *c, EpcommStatus status) {
     else if (memcmp(all[r].digest, mine.digest, 32) != 0)
       status = comm_say(c, EPCOMM_DISAGREE, "ranks %d and %d have different packs; give all ranks the same file", r, o->rank);
     else if (all[r].alive != mine.alive)
-      status = comm_say(c, EPCOMM_DISAGREE, "rank %d passed the set of ranks 0x%x, but rank %d passed 0x%x; all ranks must pass one set, in joins or "
+      status = comm_say(c, EPCOMM_DISAGREE, "rank %d passed the set of ranks 0x%x, but rank %d passed 0x%x; all ranks must pass one set, in options.joins or "
                         "to epcomm_grow", r, all[r].alive, o->rank, mine.alive);
     else if (memcmp(&all[r], &mine, sizeof mine) != 0)
       status = comm_say(c, EPCOMM_DISAGREE, "rank %d has other options than rank %d: ranks, in_flight, reduced, debug, own_outputs, "
@@ -289,7 +289,7 @@ EpcommStatus epcomm_create(EpComm **comm, const EpcommOptions *options, char *te
     return EPCOMM_OK;
   }
   snprintf(text, EPCOMM_TEXT, "%s", c->text);
-  /* If one rank fails, all ranks reach this line. */
+  /* If one rank fails, the exchanges tell all ranks. So all ranks come here and can free their memory together. */
   take_down(c, c->options.ranks > 1 && s != EPCOMM_GATHER && c->options.joins == 0);
   finish(c, before);
   return s;

@@ -85,13 +85,13 @@ typedef struct Driver {
   DrvResult (*event_destroy)(DrvEvent);
   DrvResult (*event_record)(DrvEvent, DrvStream);
   DrvResult (*stream_wait)(DrvStream, DrvEvent, unsigned);
-  DrvResult (*stream_id)(DrvStream, uint64_t *);         /* invalidates a capture */
+  DrvResult (*stream_id)(DrvStream, uint64_t *);         /* a call during a capture ends it with an error */
   DrvResult (*stream_capturing)(DrvStream, int *status); /* status 0: no capture */
   DrvResult (*pointer_get)(void *, int, DrvPointer);
 } Driver;
 
-/* Returns the driver. The first call loads it. On failure, and in a process that was forked after the first call,
- * returns NULL and writes the reason to text (EPCOMM_TEXT bytes). */
+/* Returns the driver. The first call loads it. Returns NULL if this fails, or if this process was forked after the
+ * first call. Then `text` (EPCOMM_TEXT bytes) holds the reason. */
 const Driver *driver_open(char *text);
 
 void driver_describe(const Driver *driver, DrvResult result, char text[DRIVER_WORDS]);

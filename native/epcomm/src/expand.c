@@ -8,7 +8,7 @@
 
 static EpcommStatus check(EpComm *c, size_t size, size_t want, const char *name) {
   EpcommStatus s = comm_check_size(c, size, want, name);
-  if (s != EPCOMM_OK || c->fold != NULL) return s; /* load.c finds `fold` last, after all other functions */
+  if (s != EPCOMM_OK || c->fold != NULL) return s; /* load.c loads `fold` last, so the others are there, too */
   return comm_say(c, EPCOMM_PACK, "%s: the pack is too old for this call; make the pack again", name);
 }
 

@@ -113,8 +113,7 @@ void *epcomm_extra(EpComm *c) {
   return c->options.extra_bytes > 0 ? comm_heap(c) + c->at.extra : NULL;
 }
 
-/* Returns the class of a routing. Classify in tune/ep/class.go must return the same class. That file names the sources
- * of the bounds. */
+/* Returns the class of a routing. Classify in tune/ep/class.go must return the same class. */
 EpcommRouting epcomm_classify(const int64_t *counts, int experts, int ranks) {
   double total = 0, pairs = 0, fullest = 0, load = 0;
   if (counts == NULL || ranks < 1 || experts < 1 || experts % ranks != 0) return EPCOMM_ALL_ROUTINGS;

@@ -168,7 +168,7 @@ static int check_code(const Pack *p, char *text) {
   }
   return p->head->align_module < pack_count(p, PACK_MODULES) && p->head->calls_module < pack_count(p, PACK_MODULES)
              ? 0
-             : refuse(text, "pack: the kernels that run around calls are missing");
+             : refuse(text, "pack: a module of helper kernels is missing");
 }
 
 static int check_configs(const Pack *p, char *text) {
@@ -196,7 +196,7 @@ static int run_ok(const Pack *p, const PackRun *r, uint32_t dtype) {
 }
 
 static int check_lookups(const Pack *p, char *text) {
-  /* This limit bounds the time of the checks below. */
+  /* Without a limit of look-ups, the checks below could take very long. */
   uint32_t most = pack_count(p, PACK_DTYPES) * 2 * PACK_PURPOSES * PACK_CLASSES;
   if (pack_count(p, PACK_LOOKUPS) > most) return refuse(text, "pack: %u look-ups, but at most %u can differ", pack_count(p, PACK_LOOKUPS), most);
   for (uint32_t i = 0; i < pack_count(p, PACK_LOOKUPS); i++) {

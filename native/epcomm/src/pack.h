@@ -57,14 +57,14 @@ typedef struct PackDType {
 
 typedef struct PackState {
   uint32_t dtype, name, first_region, regions, counters;
-  uint16_t numbers[2]; /* by op. States share the call numbers of an op if their entries are equal and not 0. If their
-                          numbers[0] are equal and not 0, they share counters too */
+  uint16_t numbers[2]; /* of dispatch and combine. Two states share the call numbers of an op if their numbers[op] are
+                          equal and not 0. If their numbers[0] are equal and not 0, they also share counters */
 } PackState;
 
 typedef struct PackRegion {
   uint64_t bytes;
   uint8_t fill;
-  uint8_t halves; /* 1: all regions of an area have their middle at one address; 0: all begin at one address */
+  uint8_t halves; /* of regions that share memory (see area). 1: they have one middle; 0: they have one beginning */
   uint16_t area;  /* regions share memory if their areas are equal and not 0 */
   uint32_t name;
 } PackRegion;
@@ -77,7 +77,7 @@ typedef struct PackModule {
 typedef struct PackLaunch {
   uint32_t module, entry, grid, block, shared, flags;
   int32_t sms, wait_sms, count_sms, tile_tokens, chunk_bytes;
-  int32_t first_own, second_own; /* EpArgs.rotate and EpArgs.pause_ns */
+  int32_t first_own, second_own; /* values for EpArgs.rotate and EpArgs.pause_ns */
   uint32_t unused;
 } PackLaunch;
 
@@ -131,9 +131,9 @@ uint32_t pack_nodes(const Pack *pack);
 uint32_t pack_count(const Pack *pack, int section);
 const char *pack_text(const Pack *pack, uint32_t at);
 
-/* Returns the run (a range of token counts with one plan) that contains `tokens`. Returns NULL if the pack has no run
- * for the other arguments. Stores the run's smallest token count in *first, unless `first` is NULL. `dtype` is an index
- * of the pack's dtypes. */
+/* Returns the run (a range of token counts with one plan) that contains `tokens`. Returns NULL if the pack has no runs
+ * for dtype, reduced, purpose and routing. Stores the run's smallest token count in *first, unless `first` is NULL.
+ * `dtype` is an index of the pack's dtypes. */
 const PackRun *pack_find(const Pack *pack, uint32_t dtype, int reduced, int purpose, int routing, uint32_t tokens,
                          uint32_t *first);
 

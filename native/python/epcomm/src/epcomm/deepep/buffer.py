@@ -46,7 +46,7 @@ class Buffer:
         must_be_off("use_fabric", use_fabric, "ranks of one host reach each other without fabric handles; leave it out")
         must_be_off("is_intranode=False", not is_intranode, "all ranks are on one host; leave it out")
         if low_latency_mode and not allow_nvlink_for_low_latency_mode:
-            raise NotServed("allow_nvlink_for_low_latency_mode=False", "rows are sent over NVLink; leave it out. In either mode, hooks hold no SMs between send and receive")
+            raise NotServed("allow_nvlink_for_low_latency_mode=False", "rows are sent over NVLink only; leave it out. With NVLink, too, hooks hold no SMs between send and receive")
         self.group = group if group is not None else comm
         self.rank, self.group_size = (group.rank(), group.size()) if group is not None else (comm.Get_rank(), comm.Get_size())
         self._mpi = comm if group is None else None
@@ -60,8 +60,8 @@ class Buffer:
             torch.empty(1, device=self.device)  # makes torch create the CUDA context with torch's flags
         self._lane = events.new_lane(self.device, self.rank)
         self._shrinks, self._masked, self._applied = enable_shrink, set(), set()
-        # With enable_shrink the ranks do not compare their calls, because the ranks' numbers of calls may differ
-        # after a fault.
+        # With enable_shrink the ranks do not compare their calls. After a fault, some ranks may have made more calls
+        # than others, so call n of one rank is not call n of another.
         self._agreement = None if enable_shrink else agreement.share(self.rank, self.group_size, self._all_gather_object, _deadline())
         self._links, self._keys = {}, Keys()
         if self._agreement is not None:
@@ -162,8 +162,8 @@ class Buffer:
     def get_combine_config(num_ranks):
         return config_for(num_ranks, Buffer.num_sms, Buffer._bound)
 
-    # The C++ extension replaces the methods in _SERVED by functions of its own. Such a function calls the method
-    # below only if it does not support the arguments (methods.cpp).
+    # The C++ extension replaces the methods in _SERVED by C++ functions. If a C++ function does not support its
+    # arguments, it calls the Python method below (methods.cpp).
 
     def get_dispatch_layout(self, topk_idx, num_experts, previous_event=None, async_finish=False, allocate_on_comm_stream=False):
         def work():

@@ -4,7 +4,7 @@ from .config import NotServed
 
 
 class Handle(tuple):
-    """DeepEP's handle is a tuple. In ``sent`` dispatch leaves what combine must know about it."""
+    """DeepEP's handle is a tuple. Its attribute ``sent`` holds what combine must know about the dispatch."""
 
     def __new__(cls, items, sent):
         self = tuple.__new__(cls, items)

@@ -10,7 +10,7 @@ class Keys:
         self._known = {}
 
     def of(self, op, shape, facts):
-        """Returns a call's key, and True if the key is new. A key is new until shared() has been called for it."""
+        """Returns a call's key, and True if the key is new. A key stays new until the method shared() is called."""
         key = self._known.get((op, shape, *facts.values()))
         if key is not None:
             return key, False

@@ -21,8 +21,8 @@ _left = []
 
 
 def leave(comm):
-    """Keeps a communicator until give_back_left frees it. A stream may be in a capture now, and to free memory would
-    end the capture with an error."""
+    """Keeps a communicator until give_back_left frees it. It is not freed now, because a stream may be in a capture.
+    Freeing memory would end the capture with an error."""
     _left.append(comm)
 
 
@@ -54,8 +54,8 @@ class Link:
         self.rank, self.ranks, self.hidden, self.topk = rank, ranks, i.hidden, i.topk
         self.local_experts, self.max_tokens, self.groups = i.local_experts, i.max_tokens, i.groups
         self._sizes = {d: self.comm.outputs(0, d) for d in (BF16, FP8) if i.dtypes >> d & 1}
-        self.halves = [None, None]  # of dispatch and combine: last (call, capture) sent by ctypes
-        self.begun = [None, None]   # of dispatch and combine: Half or Hook of the call to receive
+        self.halves = [None, None]  # last dispatch and combine that Python sent: (call, capture)
+        self.begun = [None, None]   # dispatch and combine not yet received: Half, Hook or None
         self.nothing = torch.empty(0, dtype=torch.int32, device=self.device)
         self.told, self._lane = (0, 0, []), lane
         self.now = events.current_raw(self.device) if lane.native else lambda: events.raw_stream(self.device)
@@ -120,8 +120,8 @@ class Link:
 
     @staticmethod
     def elsewhere():
-        return RuntimeError("hook: its call was sent in another CUDA graph, or only one of call and hook is in a graph; make the call and "
-                            "call its hook in the same capture, or both outside captures")
+        return RuntimeError("hook: the call was sent in another CUDA graph, or only the call or only the hook is in a graph; "
+                            "capture the call and its hook in the same graph, or neither")
 
     # ---- calls by ctypes ----
 

@@ -50,7 +50,7 @@ def refuse_dispatch(stats, use_nvfp4, x_global_scale):
 def refuse_combine(use_logfmt, stats):
     must_be_off("use_logfmt", use_logfmt, "rows are sent back as bfloat16; leave it out")
     must_be_off("combine_wait_recv_cost_stats", stats is not None, "leave it out; epbench bench times a rank's waits")
-    must_be_off("overlap", True, "combine sends no row before all rows are computed; start the engine without its single-batch overlap")
+    must_be_off("overlap", True, "combine cannot send rows while others are still computed; start the engine without its single-batch overlap")
 
 
 def check(link, x, topk_idx, stats):

@@ -20,7 +20,7 @@ func ActivationParams() []Param {
 // CheckActivation checks the values of ActivationParams and the hidden size of an activation.
 func CheckActivation(p ep.Problem, c ep.Config) error {
 	if p.Dispatch == ep.NVFP4 && p.Hidden%64 != 0 {
-		return fmt.Errorf("hidden: %d is not a multiple of 64, the elements of four nvfp4 scales; pad it to %d", p.Hidden, (p.Hidden+63)/64*64)
+		return fmt.Errorf("hidden: %d is not a multiple of 64 (four nvfp4 scales of 16 elements each); pad it to %d", p.Hidden, (p.Hidden+63)/64*64)
 	}
 	return cmp.Or(CheckWord(c, "columns", "split", "interleaved"), CheckWord(c, "clamp", "none", "gpt-oss"))
 }

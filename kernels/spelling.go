@@ -49,7 +49,7 @@ func ParseConfig(all []Kernel, m ep.Machine, p ep.Problem, s string) (ep.Config,
 	case ep.IsID(s):
 		return byID(all, m, p, s)
 	case !full && s != "default" && !strings.Contains(s, "="):
-		return ep.Config{}, fmt.Errorf("%.60q is no config: write an id (d7f2), the parameters that differ from the default (algo=dedup sms=64), kernel:name=value,name=value, or RUN#ROW", s)
+		return ep.Config{}, fmt.Errorf("%.60q is no config: write an id (d7f2), the parameters that differ from the default (algo=dedup sms=64), a kernel with parameters (dispatch:algo=dedup,sms=64), or a row of a run (RUN#ROW)", s)
 	case !full:
 		dflt, err := Default(all, m, p, 0)
 		if err != nil || s == "default" {

@@ -67,7 +67,7 @@ func Measured(run *record.Run) Table {
 	t := decisionTable(run, everySearch(run), columns)
 	t.Name, t.Title = "bench", title
 	if against {
-		t.Note("against: the config with which the row's config was compared, instead of the default; the word default in the column config means the config in the column against")
+		t.Note(`against: the config with which the row's config was compared, instead of the default; in the column "config", the word "default" means the config in the column "against"`)
 		for _, line := range GatherReasons(run.Searches, func(s *record.Search) string { return s.Reference }) {
 			t.Note("--over: " + line)
 		}
@@ -110,7 +110,7 @@ func decisionTable(run *record.Run, indexes []int, columns []winnerColumn) Table
 	}
 	t.Note(p.Shared,
 		"median, p10, p90: quantiles of the slowest rank's time in each round; gain: the default's time divided by the config's time in the same rounds; low, high: the gain's 95 % interval, empty for the default itself",
-		"error: the largest error against the oracle, divided by the largest magnitude in the same output vector; busiest: bytes of the busiest rank divided by the median time, if each token is sent once to each rank that needs it; imbalance: load of the fullest rank divided by the mean load",
+		"error: the largest error against the oracle, divided by the largest magnitude in the same output vector; busiest: bytes of the busiest rank divided by the median time, and each token counts once for each rank that needs it; imbalance: load of the fullest rank divided by the mean load",
 		"band: the least difference that counts, from the policy or the A/A spread")
 	if i := slices.IndexFunc(run.Searches, func(s record.Search) bool { return s.Decision.Sessions > 0 }); i >= 0 {
 		t.Note(fmt.Sprintf("times and gains come from %d sessions that were not used to choose a config; low and high include the difference between sessions", run.Searches[i].Decision.Sessions))

@@ -37,7 +37,7 @@ func (w *Workload) Tokens(rank int) []uint16 {
 	return x
 }
 
-// mix is the finaliser of SplitMix64 (Steele, Lea, Flood 2014).
+// mix returns a hash of x: the finaliser of SplitMix64 (Steele, Lea, Flood 2014).
 func mix(x uint64) uint64 {
 	x += 0x9e3779b97f4a7c15
 	x = (x ^ x>>30) * 0xbf58476d1ce4e5b9
@@ -47,8 +47,8 @@ func mix(x uint64) uint64 {
 
 // Weight fills dst with elements of an expert's weight matrix as BF16 bits, row-major, from element `first` on. `first`
 // is a multiple of 4. Matrix 0 is W1 [2 * Intermediate, Hidden], the gate rows first. Matrix 1 is W2 [Hidden,
-// Intermediate]. Magnitudes lie in [2^-3, 2), divided by 2^s. s grows with the row length, so that products are as
-// large as tokens. For FP8 tokens, E4M3 can hold a weight times 2^s exactly.
+// Intermediate]. Magnitudes lie in [2^(-3-s), 2^(1-s)). s grows with the row length, so that products are as large
+// as tokens. For FP8 tokens, E4M3 can hold a weight times 2^s exactly.
 func (w *Workload) Weight(expert, matrix, first int, dst []uint16) {
 	row := w.Problem.Hidden
 	if matrix == 1 {

@@ -5,7 +5,8 @@ import (
 	"errors"
 )
 
-// Stats holds measures of a drawn routing. With +eplb, each replica counts as an expert.
+// Stats holds measures of a drawn routing. If experts have replicas (+eplb in the spec of the routing), each replica
+// counts as an expert.
 type Stats struct {
 	Tokens           int64   `json:"tokens"`     // a token that all ranks have (SkipA2A) counts once
 	Selections       int64   `json:"selections"` // without masked selections

@@ -49,7 +49,7 @@ func newRoot() *cobra.Command {
 	}
 	p := root.PersistentFlags()
 	p.BoolVar(&f.options.Loopback, "loopback", false, "let ranks share GPUs when there are fewer GPUs than ranks")
-	p.StringVar(&f.options.Clock, "clock", "chain", "how calls are timed: chain, span, event, or span:STAGE with a STAGE of the kernels: ready, sent, arrived")
+	p.StringVar(&f.options.Clock, "clock", "chain", "how calls are timed: chain, span, event, or span:STAGE; STAGE is ready, sent or arrived")
 	p.DurationVar(&f.options.Deadline, "deadline", drive.DefaultDeadline, "longest wait of a kernel before it gives up")
 	p.Float32Var(&f.options.InputScale, "input-scale", 1, "global input scale of nvfp4")
 	p.StringVar(&f.drill, "drill", "", "cause a fault: drop:RANK:EXPERT[:CONFIG] or delay:RANK:DURATION[:CONFIG]")

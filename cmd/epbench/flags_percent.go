@@ -9,7 +9,8 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// maxBand bounds the band. With a wider band nearly all times would count as equal.
+// maxBand limits --band, the least difference between times that counts. With a larger band, nearly all times would
+// count as equal.
 const (
 	maxBand  = 0.5
 	maxShare = 1

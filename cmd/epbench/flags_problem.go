@@ -116,7 +116,7 @@ func (f *problemFlags) hiddenOf(op ep.Op) (int, error) {
 	}
 	n := cmp.Or(f.hidden, preset.HiddenOf(op))
 	if n == 0 {
-		return 0, fmt.Errorf("--hidden: preset %s does not give the intermediate size of its experts, and op %s works on vectors of this size; give it with --hidden", preset.Name, op)
+		return 0, fmt.Errorf("--hidden: preset %s does not give the intermediate size of its experts; for op %s, give this size as --hidden", preset.Name, op)
 	}
 	return n, nil
 }
@@ -137,8 +137,8 @@ func (f *problemFlags) intermediateOf(op ep.Op) (int, error) {
 	return n, nil
 }
 
-// options returns the options of a sweep. If --layout is not given and no kernel of an op in `known` has layout expert,
-// its problems get the first layout of the op's first kernel.
+// options returns the options of a sweep. Without --layout, problems have layout expert. If no kernel in `known` serves
+// an op with layout expert, the problems of this op get the first layout of the first kernel for the op.
 func (f *problemFlags) options(m ep.Machine, known []kernels.Kernel) (*sweep.Options, error) {
 	problems, err := f.problems(m)
 	if err != nil {

@@ -57,10 +57,10 @@ func packFacts(p *pack.Pack) reports.Table {
 	t.add("file bytes", "%d", len(p.Data))
 	t.add("device binaries", "%d of %d bytes", n, bytes)
 	for _, d := range p.DTypes {
-		t.add("device memory of "+string(d), "%s a rank and call in flight", mebibytes(p.HeapBytes(1, d)))
+		t.add("device memory of "+string(d), "%s for each call in flight of each rank", mebibytes(p.HeapBytes(1, d)))
 	}
 	if len(p.DTypes) > 1 {
-		t.add("device memory of all", "%s a rank and call in flight", mebibytes(p.HeapBytes(1)))
+		t.add("device memory of all", "%s for each call in flight of each rank", mebibytes(p.HeapBytes(1)))
 	}
 	for _, a := range p.Areas() {
 		if a.Bytes > 0 {

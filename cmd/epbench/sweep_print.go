@@ -155,7 +155,7 @@ func (f *sweepFlags) printPlan(cmd *cobra.Command, p *sweep.Plan) error {
 	}
 	if len(t.Rows) > manySearches && !f.tables.forPrograms() {
 		t.Rows = summedUp(t.Rows)
-		t.Note("columns measured and samples: sums over the row's token counts; columns points and legal: numbers for its last token count")
+		t.Note(`columns "measured" and "samples": sums over the row's token counts; columns "points" and "legal": numbers for the row's last token count`)
 	}
 	t.Note(rejections(spaces)...)
 	if n := p.Policy.Sessions; n > 0 {

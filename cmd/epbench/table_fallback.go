@@ -21,9 +21,10 @@ func newTableFallback() *cobra.Command {
 		Short: "Choose which rows answer for problems without a row of their own",
 		Long: `If no row matches exactly, a look-up answers with the default, unless the table has a
 fallback: key fields in which a row may differ. The command writes TABLE with another
-fallback, or judges TABLE by recorded runs. To judge TABLE, it looks up
-each case of a run without the rows of the case's shape, and compares the answer with
-the times of the run. Nothing is measured.
+fallback, or judges TABLE by recorded runs. To judge TABLE, the command looks up each
+case of a run in a copy of TABLE. This copy has no rows with the shape of the case
+(hidden size, experts and top-k). The command compares the answer with the times of the
+run. Nothing is measured.
 
 Exit code 3: an answer was slower than the default by more than the band. Exit
 code 5: a run is of another machine or other kernels.`,

@@ -115,7 +115,8 @@ func legality(m ep.Machine) func(ep.Machine, ep.Problem, ep.Config) error {
 	return legalAmong(known)
 }
 
-// ofKnownKernels is like legality, but its check accepts configs of unknown kernels.
+// ofKnownKernels returns the check of legality for configs of known kernels. The check accepts every config of an
+// unknown kernel.
 func ofKnownKernels(m ep.Machine) func(ep.Machine, ep.Problem, ep.Config) error {
 	known := knownKernels(m.Backend)
 	if known == nil {

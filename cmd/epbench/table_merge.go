@@ -31,9 +31,9 @@ timed OLD's config, NEW wins if that config is slower by more than the band. A r
 earlier build of a kernel is replaced if the other table has a row of a later build.
 Between two measured token counts, the row of the nearer one is taken.
 
-Rows of a run are first split into rows of one token count each. At some token counts a
-sweep timed only the winners of the two neighbouring searches. A row of such a token
-count is replaced if the other table searched a token count between those two searches.
+Rows of a run are first split into rows of one token count each. Between two searched
+token counts, a sweep may have timed only the two winners. A row with such times is
+replaced if the other table searched a token count between the same two token counts.
 Every range that both tables measured is printed, with the evidence of both. The merged
 table has the fallback of OLD.`,
 		Example: `  epbench table merge table.json run -o table.json
@@ -146,7 +146,8 @@ func decidedAt(run *record.Run, r table.Row, tokens int, routing string) (t cura
 	return t, false
 }
 
-// crossedAt finds times in stage cross, in which a sweep times configs that other searches chose.
+// crossedAt returns the times of the config of r from the stage "cross". In this stage, a sweep measures configs that
+// other searches chose.
 func crossedAt(l *reports.Loaded, r table.Row, tokens int, routing string) (t curate.Timing, ok bool) {
 	config, dflt := l.Paired(r.Key, tokens, routing, r.Config)
 	if len(config) == 0 {

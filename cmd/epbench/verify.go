@@ -32,11 +32,11 @@ func newVerify() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "verify",
 		Short: "Check that a backend's answers are right on this machine",
-		Long: `Run a backend over a matrix of problems and routings. The oracle checks each config
-before and after calls that follow each other without a pause. Together, the cases have
-every value of every axis (--quick), every pair of values of two axes (default), or
-every triple (--stress). Failures are printed as they occur. After Ctrl-C the table shows
-the cases that ran.
+		Long: `Run a backend over a matrix of problems and routings. The oracle checks the outputs of
+each config twice: before and after a series of calls without a pause. Together, the
+cases have every value of every axis (--quick), every pair of values of two axes
+(default), or every triple (--stress). Failures are printed as they occur. After Ctrl-C
+the table shows the cases that ran.
 
 Exit code 3: an answer was wrong.`,
 		Example: `  epbench verify --backend cuda --quick

@@ -27,7 +27,7 @@ func newRoutingTables(link float64) routingTables {
 			n("selections", "").Dropped(9), reports.Words("class"),
 		},
 		Notes: []string{
-			"tokens: number of tokens of the fullest rank; expert, rank, pair: the largest load divided by the mean load, of experts, of ranks, and of pairs of an expert and a source rank",
+			"tokens: number of tokens of the fullest rank; expert: largest load of an expert divided by the mean load; rank: the same for ranks; pair: the same for pairs of an expert and a source rank",
 			"ranks: distinct ranks that a token visits; effective: 2^entropy experts; top20: share of the most popular fifth of the experts",
 			"class: the routing class, a part of the key of a table's rows; it is computed from many tokens, whatever the value of --tokens",
 		},

@@ -4,7 +4,7 @@
  *   epbench table export --table run --format c -o tuned.h
  *   gcc -O2 -I . -o serve examples/runtime-c/main.c -lepcomm && ./serve model.pack
  *
- * Without a pack, run ./serve KEY KERNELS with the two values that `epbench machine` prints.
+ * Without a pack, run ./serve MACHINE_KEY ABI with the two values that `epbench machine` prints.
  */
 #include <stdio.h>
 #include <stdlib.h>

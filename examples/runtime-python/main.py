@@ -4,7 +4,7 @@
     epbench table export --table run --format python -o tuned.py
     PYTHONPATH=. python3 examples/runtime-python/main.py model.pack
 
-Without a pack, run main.py KEY KERNELS with the two values that `epbench machine` prints.
+Without a pack, run main.py MACHINE_KEY ABI with the two values that `epbench machine` prints.
 """
 
 import sys

@@ -2,7 +2,7 @@
 # Tests lost ranks on 2 GPUs: kills one of two processes at each step of a call, then brings ranks back. Run `make
 # faults-gpu` first, on a host with a compiler. Environment variables:
 #
-#   BIN       folder of the files that make wrote
+#   BIN       folder with the programs that `make` built
 #   TIMES     how often each step is repeated
 #   SOAK      seconds in which ranks are killed and replaced
 #   DEADLINE  longest wait of a kernel, in seconds

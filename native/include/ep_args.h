@@ -152,7 +152,8 @@ typedef struct EpArgs {
   EpControl *control[EP_MAX_RANKS];
   uint64_t *stamps; /* [replays, stamp_slots] global timer */
   int32_t stamp_slots;
-  int32_t stamp; /* by kernel: index of the slot to write, or number of calls to count or of spans to clear */
+  int32_t stamp; /* ep_stamp: index of the slot to write; ep_advance: number of calls; ep_clear_spans: number of
+                  * spans */
 
   /* Outputs that this launch overwrites if it gives up a wait. They stand last, so that the arguments that each call
    * reads lie in few cache lines. */

@@ -20,8 +20,8 @@ type configPair struct {
 type extremes struct{ fastest, slowest float64 } // seconds of a point's pairs
 
 // choose returns the fitting pair of least weighted regret. At a point where a pair was not measured, choose takes the
-// slowest pair's time. It returns the pair of defaults if no pair's mean regret is smaller by more than `band`, because
-// among many equal pairs some pair looks faster by chance.
+// slowest pair's time. It returns the pair of defaults if the mean regret of this pair is at most `band` larger than
+// the least mean regret. Among many equal pairs, some pair looks faster by chance.
 func choose(all []measuredPoint, band float64, fits func(dispatch, combine ep.Config) bool) (configPair, error) {
 	at := make([]extremes, len(all))
 	for i, s := range all {

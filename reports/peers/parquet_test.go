@@ -63,7 +63,7 @@ func TestParquetLies(t *testing.T) {
 		data []byte
 		want string
 	}{
-		"one text in every row": {whole, "more memory than a file of"},
+		"one text in every row": {whole, "more memory than is allowed for a file of"},
 		"a list of 2^31":        {footer(0x19, 0xfc, 0xff, 0xff, 0xff, 0xff, 0x07), "a list claims 2147483647 elements"},
 		"a list of bytes":       {footer(append([]byte{0x19, 0xf3, 0x80, 0x80, 0x40}, make([]byte, 1<<20)...)...), "footer: more memory"},
 		"a text of 2^40":        {footer(0x18, 0x80, 0x80, 0x80, 0x80, 0x80, 0x20), "ends within a header"},

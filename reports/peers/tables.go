@@ -120,7 +120,7 @@ func aiNormal(row map[string]string, half ep.Op, _ Given) (f Figure, err error) 
 		return f, fmt.Errorf("%s_sms: %.20q is not a whole number", op, sms)
 	}
 	return Figure{Kernel: "deepep-normal", Values: map[string]ep.Value{"sms": sms}, Seconds: (us + notify) * 1e-6, Clock: "event",
-		Note: "transmit plus notify, mean of calls, the best chunk size of the collector's own tuning; cached handle; the input is already FP8"}, nil
+		Note: "time of transmit plus time of notify, mean of calls; with a cached handle and the best chunk size that the collector found; the input is already FP8"}, nil
 }
 
 // a2aRow reads a row of moe_a2a_perf, with times in microseconds.

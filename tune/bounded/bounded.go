@@ -52,7 +52,7 @@ func ForFile(f *os.File) (*Budget, error) {
 // Allocate takes memory from the budget. `what` names the part of the file in the error.
 func (b *Budget) Allocate(what string, bytes int64) error {
 	if bytes < 0 || bytes > b.memory {
-		return fmt.Errorf("%s: more memory than a file of %s may take; the limit is %s", what, size(b.file), size(max(leastMemory, times(b.file, memoryTimes))))
+		return fmt.Errorf("%s: more memory than is allowed for a file of %s; the limit is %s", what, size(b.file), size(max(leastMemory, times(b.file, memoryTimes))))
 	}
 	b.memory -= bytes
 	return nil

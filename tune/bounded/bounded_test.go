@@ -16,7 +16,7 @@ func TestAllocate(t *testing.T) {
 		t.Fatal(err)
 	}
 	err := b.Array("rows", 1<<20, ObjectBytes)
-	if err == nil || err.Error() != "rows: more memory than a file of 10 bytes may take; the limit is 96 MiB" {
+	if err == nil || err.Error() != "rows: more memory than is allowed for a file of 10 bytes; the limit is 96 MiB" {
 		t.Errorf("%v", err)
 	}
 	b.Free(ObjectBytes << 20)

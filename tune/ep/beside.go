@@ -15,7 +15,7 @@ type BesideRounds struct {
 	Done      [][]float64 `json:"done"`       // share of the product done when calls end
 	Amount    string      `json:"amount"`     // how much of the product runs beside one call, in words
 
-	// Base is the time of the product alone that Cost subtracts. If Base is empty, Cost subtracts Product.
+	// Base holds other times of the product alone, or none. Cost subtracts Base, or Product if Base is empty.
 	Base [][]float64 `json:"base,omitempty"`
 }
 

@@ -35,7 +35,8 @@ func Clear(gain record.Interval, band float64) bool {
 	return math.Log(gain.Low) > far || math.Log(gain.High) < -far
 }
 
-// Noise cannot explain a gain that is more than plainSpreads times the spread of the noise away from 1.
+// plainSpreads limits the effect of noise. Noise does not explain a gain if the gain differs from 1 by more than
+// plainSpreads times the spread of the noise.
 const plainSpreads = 5
 
 func isPlain(gain record.Interval, spread float64) bool {

@@ -146,8 +146,8 @@ func (g group) effects() []stat.Effects {
 	return out
 }
 
-// compromise returns the measured config with the smallest worst loss over the routings of g. ok is false if a winner's
-// worst loss is larger by at most the band.
+// compromise returns the measured config with the smallest worst loss over the routings of g. ok reports whether this
+// loss is smaller, by more than the band, than the worst loss of every winner.
 func (s *sweeper) compromise(g group, winners []ep.Config) (c ep.Config, ok bool) {
 	var searched []stat.Effects
 	for _, c := range g {
@@ -230,8 +230,8 @@ func (s *sweeper) cross(ctx context.Context, c *activeSearch, configs []ep.Confi
 	return nil
 }
 
-// adoptFasterCrossed changes a decision if the winner of another routing was faster. It does not if the host limits the
-// times.
+// adoptFasterCrossed changes a decision if the winner of another routing was faster. It keeps host-bound decisions, for
+// which the kernels take hardly longer than an empty kernel.
 func (s *sweeper) adoptFasterCrossed(g group) {
 	for _, c := range g {
 		was := c.result.Decision

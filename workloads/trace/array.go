@@ -59,9 +59,9 @@ func (a *array) kindOf(o Options) Kind {
 	return IDs
 }
 
-// pick returns the arrays to read. All have the name o.Array. If o.Array is "", they have the first known name of the
-// wanted kind that the file has. A file's only array needs no known name. For ids, pick also returns the arrays of the
-// router weights, if there are any.
+// pick returns the arrays to read. All have the name o.Array. If o.Array is "", pick tries the known names of the
+// wanted kind one after the other, until the file has arrays of this name. A file's only array needs no known name. For
+// ids, pick also returns the arrays of the router weights, if there are any.
 func pick(all []*array, o Options) (main, weights []*array, err error) {
 	want := map[Kind][]string{IDs: idNames, Counts: countNames, Logits: logitNames}[o.Kind]
 	switch {

@@ -137,8 +137,7 @@ func (s State) Of(micro int) State {
 // serves reports whether s is the state `other` or extends it.
 func (s State) serves(other State) bool { return other.Name == s.Name || other.Name == s.extends }
 
-// Part returns the heap's name for a region of s. With the name "counters", it returns the heap's name for the
-// counters of s.
+// Part returns the name that a region of s has on the heap. The name "counters" stands for the counters of s.
 func (s State) Part(name string) string { return s.Name + "." + name }
 
 // Region is a part of the symmetric heap. It has the same offset and size on every rank.
@@ -152,7 +151,7 @@ type Region struct {
 	Halves bool
 
 	// Area names memory that regions of several states have in common, or "". All states with a region in
-	// AreaReturn share one counter of their combines.
+	// AreaReturn share one counter, which counts the combines of all these states.
 	Area string
 }
 

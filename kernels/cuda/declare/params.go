@@ -40,7 +40,7 @@ var allParams = map[string]kernels.Param{
 	// Between hosts.
 	"arrival/message": design(added(compile("", "count: receivers wait until all messages are counted; data, for small batches: receivers poll each message, or the flag that another host puts after it", "*count", "data"))),
 	"arrival/row":     design(added(compile("", "count: receivers wait until all rows are counted; data, for small batches: receivers poll each row, or the flag that another host puts after it", "*count", "data"))),
-	"route/message":   compile("", "direct: one message for each expert of a token, or with arrival=data for each rank; rail: one message for each host, sent to the host's rank with the sender's local index, and forwarded by that rank", "*direct", "rail"),
+	"route/message":   compile("", "direct: a token is sent once for each of its experts (with arrival=data once for each rank); rail: a token is sent once to each host, and the rank there that has the sender's local index forwards it", "*direct", "rail"),
 	"route/row":       compile("", "direct: every row goes to the rank of its token; rail: each host sends one sum for each token", "*direct", "rail"),
 	"partial":         rounding(compile("", "dtype in which a host sends its sum of a token's rows with route=rail: f32 or bf16", "*f32", "bf16")),
 	"relay_warps":     compile("", "warps of a block that forward messages with route=rail", "1", "*4", "16"),
@@ -64,7 +64,7 @@ var allParams = map[string]kernels.Param{
 	// How much is moved at a time.
 	"copy":                compile("", "how senders move data: vector (16 bytes a lane) or bulk (asynchronous copies through shared memory)", "*vector", "bulk"),
 	"in_flight":           compile("", "16-byte loads that a lane has outstanding"),
-	"in_flight/ring":      compile("", "16-byte loads of a sending lane that wait in shared memory; 0: they wait in registers, 2 to 4 of them", "*0", "4", "8", "12"),
+	"in_flight/ring":      compile("", "number of 16-byte loads into shared memory that a sending lane has outstanding; 0: loads go into registers, 2 to 4 at a time", "*0", "4", "8", "12"),
 	"in_flight/silu":      compile("pieces", "pieces of 256 columns whose loads are on their way while a warp computes another piece", "*1", "2", "4"),
 	"tile_tokens":         launch("tokens", "received tokens that a block claims at a time", "16", "32", "*128"),
 	"rows":                compile("tokens", "rows that a block sends at a time", "*1", "2", "4"),
@@ -174,8 +174,8 @@ func MayTakeCast(dispatch ep.Config) bool {
 }
 
 // formerly describes kernels of earlier builds that are now configs of one kernel. The arguments alternate: the
-// earlier name, then the values that make today's kernel do the same. Earlier kernels of which a
-// config now has own=registers had a parameter `partial`, which is now `algo`.
+// earlier name, then the values that make today's kernel do the same. If these values have the parameter `own`, the
+// earlier kernel had a parameter `partial`, which is now called `algo`.
 func formerly(namesAndValues ...string) map[string]kernels.Former {
 	out := map[string]kernels.Former{}
 	for pair := range slices.Chunk(namesAndValues, 2) {

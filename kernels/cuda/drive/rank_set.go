@@ -152,7 +152,7 @@ func (r *rankSet) release() {
 // the error is a Failure.
 func (r *rankSet) allocate(parts []declare.Region) error {
 	h := declare.NewHeap(parts)
-	if r.world == nil { // launched ranks have checked before
+	if r.world == nil { // if each rank has a process of its own, checkFits has checked before
 		if err := r.checkMemory(h); err != nil {
 			return err
 		}
@@ -246,8 +246,8 @@ func (r *rankSet) base(rank int) cu.DevicePtr {
 	return 0
 }
 
-// spare returns the number of bytes in an arena that its heap does not use. It returns 0 if each rank has a process of
-// its own, because the heaps of all processes must have the same layout.
+// spare returns by how many bytes a heap can be shifted in its arena. It returns 0 if each rank has a process of its
+// own, because the heaps of all processes must have the same layout.
 func (r *rankSet) spare() int64 {
 	if r.world != nil {
 		return 0

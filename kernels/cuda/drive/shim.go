@@ -2,8 +2,8 @@
 
 package drive
 
-// This file includes the C code of native/shim, because Go compiles only C files of a package's folder. Go does not
-// notice changes in native/shim, so native/cuda.mk passes a hash of the folder in CGO_CFLAGS.
+// This file includes the C code of native/shim, because Go compiles C files only in the folder of a package. Go does
+// not notice changes in native/shim, so native/cuda.mk passes a hash of the folder in CGO_CFLAGS.
 
 /*
 #cgo CFLAGS: -std=gnu11 -O2 -I${SRCDIR}/../../../native/include -I${SRCDIR}/../../../native/shim
@@ -163,8 +163,8 @@ type batch struct {
 	limit  int64 // longest wait, in nanoseconds
 }
 
-// run returns readings, [rank][round][word]. Its error is the context's, errFault, or a *refusal. After any other
-// error this process cannot use the GPUs.
+// run returns readings, [rank][round][word]. After an error of ctx, errFault or a *refusal, this process can still use
+// the GPUs. After any other error it cannot use the GPUs.
 func (c *cSteps) run(ctx context.Context, b batch) ([]uint64, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err

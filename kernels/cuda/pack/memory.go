@@ -113,7 +113,8 @@ func (p *Pack) idBytes() uint64 {
 	return 0 // kernels read the caller's ids
 }
 
-// shared lists the memory of the states, which all calls share. Memory that several states have in common counts once.
+// shared lists the memory of the states. All calls in a slot use this memory, one call after the other. Memory that
+// several states have in common counts once.
 func (p *Pack) shared(chosen []bool) (out []Area) {
 	areas, numbers := map[uint16]int{}, map[[2]uint16]bool{}
 	for _, s := range p.states {

@@ -26,8 +26,8 @@ func (b *builder) area(s declare.CallSpec, r declare.Region) uint16 {
 	return b.group("area", s.State+"."+r.Name)
 }
 
-// numbers returns the number of a state's call counter for dispatch, and of its call counter for combine. States with
-// the same number share a counter. 0 means that the state has a counter for itself.
+// numbers returns the ids of a state's two call counters: for dispatch and for combine. States with the same id share a
+// counter. The id 0 means that the state has a counter for itself.
 func (b *builder) numbers(s declare.CallSpec) (out [2]uint16) {
 	if s.AnyDType {
 		out[0] = b.group("numbers", string(ep.Dispatch)+" "+s.State)

@@ -61,7 +61,7 @@ EpcommStatus network_open(EpComm *c) {
 
 typedef struct Hello {
   Place place;
-  EpShmemID id; /* group that this process is in; if rank 0 is in none, a new group */
+  EpShmemID id; /* group that this process has joined; rank 0 makes a new group if it has joined none */
   int32_t joined, pad;
 } Hello;
 

@@ -32,7 +32,7 @@ type Setup struct {
 	Log      Log             // may be nil
 	Recorded *RecordedBlocks // may be nil
 	Wall     *record.Wall
-	Lap      *Lap               // if set, blocks include the time between blocks
+	Lap      *Lap               // if set, a block's wall time begins at the end of the block before
 	Progress func(record.Stage) // may be nil
 }
 

@@ -65,9 +65,9 @@ class Comm:
     `all_gather(mine)` takes this rank's bytes and returns the bytes of all ranks, in order. `deadline` is the longest
     wait for another rank, in seconds. `nodes` is the number of hosts, by default nodes_of. `nvshmem` is the folder
     that contains NVSHMEM's lib/, by default EPBENCH_NVSHMEM. `survivors` says what happens to tokens for a lost rank,
-    "drop" or "refuse"; without it, shrink fails. `joins` is only for a lost rank that comes back: the set of ranks
-    that all other ranks pass to grow. With `ordered`, the caller promises that the stream of each recv waits for the
-    stream of its send.
+    "drop" or "refuse"; without it, shrink fails. `joins` is only for a lost rank that comes back. It is the set of
+    ranks that the other ranks pass to the method `grow`. With `ordered`, the caller promises that the stream of each
+    recv waits for the stream of its send.
     """
 
     def __init__(self, pack, rank, ranks, device, all_gather=None, *, deadline=10.0, in_flight=1, streams=1,

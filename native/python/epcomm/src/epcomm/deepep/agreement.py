@@ -16,7 +16,7 @@ import time
 from ..comm import EpcommError
 
 RING = 1023                # keys that a rank keeps, as in native.h
-_RECORD = 8 * (1 + RING)   # bytes of a rank's number of calls and last keys
+_RECORD = 8 * (1 + RING)   # bytes of a rank's record: its number of calls and its last keys
 _FACTS, _FACT = 64, 512    # how many facts a rank keeps; bytes of one: key, length, JSON
 _TEXT = 1024
 _DISAGREE = 5

@@ -192,7 +192,7 @@ class ElasticBuffer:
             assert topk_idx is not None and num_experts is not None, "topk_idx and num_experts: both are needed without a handle"
             most = self._most_tokens(num_max_tokens_per_rank)
             tokens = (x[0] if isinstance(x, tuple) else x).shape[0]
-            assert tokens <= most, f"{tokens} tokens, at most num_max_tokens_per_rank, {most}"
+            assert tokens <= most, f"x has {tokens} tokens, more than num_max_tokens_per_rank = {most}"
             sms = num_sms or self.get_theoretical_num_sms(num_experts, topk_idx.shape[1])
             worst = 0 if do_cpu_sync or do_cpu_sync is None else most * self.num_ranks
             made = EPHandle(do_expand, num_experts, expert_alignment or 1, most, sms, self.rank_idx, self.num_ranks)

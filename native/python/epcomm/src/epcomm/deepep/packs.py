@@ -2,9 +2,10 @@
 
 A pack is a file with compiled kernels. The search looks first at the packs that use_packs got, then at the paths in
 EPCOMM_PACKS, which colons separate. Last it looks in the cache folder, which is EPCOMM_CACHE or else ~/.cache/epcomm.
-If no pack fits, the program epbench makes a pack in the cache folder. EPBENCH_PROGRAM is the path of this program;
-else it must be on PATH. It compiles with NVRTC and takes the configs from its embedded tables for these GPUs. With
-EPCOMM_OTHER_MACHINES=1 it also uses tables for GPUs that have the same architecture and link but differ otherwise.
+If no pack fits, the program epbench makes a pack in the cache folder. EPBENCH_PROGRAM is the path of this program.
+Without EPBENCH_PROGRAM, the program must be on PATH. The program compiles with NVRTC and takes the configs from its
+embedded tables for these GPUs. With EPCOMM_OTHER_MACHINES=1 it also uses tables for GPUs that have the same
+architecture and link but differ otherwise.
 """
 
 import glob

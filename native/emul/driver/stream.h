@@ -47,7 +47,7 @@ using Work = std::function<void()>;
 
 /* Sleeps, so that the blocks get the processor. */
 inline void rest() {
-  timespec nap{0, 50'000};
+  timespec nap{0, 200'000};
   nanosleep(&nap, nullptr);
 }
 

@@ -15,9 +15,9 @@ import (
 )
 
 // WriteBench writes rounds in Go's benchmark format (https://golang.org/design/14313-benchmark-format), for
-// benchstat. If `all` is false, it writes the rounds of the default, the winner and compared libraries, and of these
-// only the rounds that decided the winner. If `all` is true, it writes every round, and the benchmark's name has the
-// search's stage and the config's role.
+// benchstat. If `all` is true, it writes every round, and the benchmark's name has the search's stage and the config's
+// role. If `all` is false, it writes only the rounds that decided the winner, and only for the default, the winner and
+// compared libraries.
 func WriteBench(w io.Writer, l *Loaded, all bool) error {
 	out := benchfmt.NewWriter(w)
 	m := l.Run.Machine

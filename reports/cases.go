@@ -37,7 +37,7 @@ type Entry struct {
 	Reason string
 	Clock  string
 	Fresh  bool             // measured after the config was chosen
-	Times  []float64        // the slowest rank's seconds in each round that pickDecidingRounds picks
+	Times  []float64        // seconds of the slowest rank, one for each round that counts: see pickDecidingRounds
 	rounds []Timed          // of Times
 	Median record.Interval  // of Times, or from run.json: see useRecordedMedian
 	Level  float64          // seconds, corrected for drift by the method levels
@@ -178,8 +178,8 @@ func (c *Case) first(wanted func(*Entry) bool) *Entry {
 	return nil
 }
 
-// useRecordedMedian takes a config's median from run.json. The median of the logged rounds may differ: if a run was
-// stopped and resumed, the log also has rounds of the stopped measurement.
+// useRecordedMedian replaces a config's median by the median in run.json. If a run was stopped and resumed, the log
+// also has rounds of the stopped measurement. Then the median of the logged rounds is not the one in run.json.
 func (c *Case) useRecordedMedian(cfg ep.Config, t record.Times) {
 	if e := c.entryOf(cfg); e != nil && t.Median > 0 {
 		e.Median.Mid = t.Median

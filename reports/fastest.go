@@ -35,7 +35,7 @@ type LibraryComparison struct {
 	Routing     string
 	Work        string          // timed steps, and the clock
 	Libraries   []LibraryTime   // fastest first
-	Gain        record.Interval // time of second / first; NaN if alone
+	Gain        record.Interval // second library's time / first library's time; NaN for one library
 	Interleaved bool            // the first two runs took turns
 	Band        float64         // the widest band of the runs
 }
@@ -178,7 +178,7 @@ func FastestTable(choices []LibraryComparison) Table {
 		t.Add(append(p.Cells(cases[i]), c.cells()...)...)
 	}
 	t.Note(p.Shared, "work: the layout, the kind of sum and the steps inside the time, then the clock. Times of different work are not compared",
-		"its gain: the time of the library's own default divided by the library's tuned time, in the same rounds; faster by: the next library's time divided by the first's; low, high: 95 % intervals")
+		"column 'its gain': the time of the library's own default divided by the library's tuned time, in the same rounds. Column 'faster by': the time of the next library divided by the time of the fastest. Columns 'low' and 'high': 95 % intervals")
 	t.Note(howCompared(choices))
 	t.Note(ownGains(choices)...)
 	warnOfSeeds(&t, choices)
@@ -248,7 +248,7 @@ func (c LibraryComparison) cells() []Cell {
 	return append(out, Str(second.Library), Micros(second.Entry.Median.Mid), Gain(c.Gain.Mid), Gain(c.Gain.Low), Gain(c.Gain.High), verdict)
 }
 
-// switchPoints lists the token counts from which another library is fastest.
+// switchPoints lists the token counts at which the fastest library changes.
 func switchPoints(choices []LibraryComparison) []string {
 	var out []string
 	for len(choices) > 0 {

@@ -93,8 +93,8 @@ func (l *Loaded) Seconds(k table.Key, tokens int, routing string, cfg ep.Config)
 	return 0, false
 }
 
-// Paired returns the times of a config and of the default in seconds. They come from the rounds of stage cross that
-// timed both. The search did not choose a config by these rounds, so the times are not biased.
+// Paired returns the times of a config and of the default in seconds. It uses the rounds in which both were timed after
+// all searches (record.StageCross). No search chose a config by these rounds, so the times are not biased.
 func (l *Loaded) Paired(k table.Key, tokens int, routing string, cfg ep.Config) (config, dflt []float64) {
 	for _, c := range slices.Concat(l.Cases, l.between) {
 		if c.Problem.Tokens != tokens || c.Routing != routing || table.KeyOf(c.Problem, k.Routing) != k {
@@ -124,7 +124,8 @@ func (c *Case) entryOf(cfg ep.Config) *Entry {
 	})
 }
 
-// DerivedTables returns the non-empty tables of a run. It lists at most maxFailures failures, or all if that is 0.
+// DerivedTables returns the non-empty tables of a run. It lists at most maxFailures failures. If maxFailures is 0, it
+// lists all failures.
 func DerivedTables(l *Loaded, s Speeds, maxFailures int) []Table {
 	s = s.Of(l.Run.Machine)
 	var out []Table

@@ -86,6 +86,6 @@ func MemoryTable(l *Loaded, gbps float64) Table {
 		mid := winner.Median.Mid
 		t.Add(append(p.Cells(c), Micros(limit), Micros(mid), Percent(limit/mid), Float(float64(c.Load.BytesMemory)/mid/1e9, 1))...)
 	}
-	t.Note(p.Shared, fmt.Sprintf("memory limit: the time that a memory of %.4g GB/s needs for the bytes that the rank with the most rows reads and writes. Successive calls use different copies of the rows, so that these come from memory. There are 64 copies, or as many as fit in 256 MiB. The 64 copies of a very small call fit into the L2 cache and stay there.", gbps))
+	t.Note(p.Shared, fmt.Sprintf("memory limit: the time that a memory of %.4g GB/s needs for the bytes that the rank with the most rows reads and writes. Each call uses another copy of the rows, so that the rows come from memory and not from the L2 cache. There are 64 copies, or as many as fit in 256 MiB. In a very small call all 64 copies fit into the L2 cache, and its rows do come from there.", gbps))
 	return t
 }

@@ -58,8 +58,9 @@ func (c *Case) levels() {
 // deciding lists the stages that measure a config after it was chosen. The most reliable stage comes first.
 var deciding = []record.Stage{record.StageSession, record.StageConfirm}
 
-// pickDecidingRounds sets Times and Median from the first stage of `deciding` that has times, or else from all stages.
-// It uses rounds of the A/A test (the default against itself) only if no other stage measured the entry.
+// pickDecidingRounds sets Times and Median. It uses the rounds of the first stage in `deciding` that measured the
+// entry. If none of these stages did, it uses the rounds of all stages. It uses rounds of the A/A test
+// (the default against itself) only if no other stage measured the entry.
 func (e *Entry) pickDecidingRounds() {
 	searched, last := false, len(deciding)
 	for _, b := range e.Blocks {

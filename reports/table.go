@@ -30,9 +30,9 @@ type Column struct {
 	// Key marks a column that identifies rows. If a terminal has no room for the column, the output groups the rows
 	// by the column's values.
 	Key bool
-	// Lead marks a column that is repeated in each panel. A panel has some of the columns of a table that is too wide.
+	// Lead marks a column that every panel repeats. If a table is too wide, the output splits its columns into panels.
 	Lead bool
-	// Spells names a column with short values, such as ids. The column with Spells has their full texts.
+	// Spells names another column, which has short values such as ids. This column has the full texts of those values.
 	Spells string
 }
 

@@ -19,8 +19,8 @@ type UnknownShape struct {
 	Gain   float64 // default's time / answer's time; NaN if unmeasured
 }
 
-// UnknownShapes looks up each decided case in a copy of t that has no rows of the case's shape (hidden size, experts
-// and top-k).
+// UnknownShapes looks up each case in a copy of t that has no rows of the case's shape (hidden size, experts and
+// top-k). It leaves out cases without a search, and cases without a time of the default.
 func UnknownShapes(t *table.Table, cases []*Case) []UnknownShape {
 	var out []UnknownShape
 	sets := map[[3]int]*table.Set{}

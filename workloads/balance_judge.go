@@ -34,13 +34,13 @@ type BalanceResult struct {
 
 // BalanceWindow holds the loads of a part of the second half.
 type BalanceWindow struct {
-	Tokens        int64   // of the second half, up to the window's end
+	Tokens        int64   // from the start of the second half to the window's end
 	Before, After float64 // busiest rank's load / mean load
 }
 
 // JudgeBalance compares EPLB's placement for a trace with experts in equal blocks. JudgeBalance calls `open` for each
-// pass over the trace. If `out` is not nil, its writer gets the tokens of the second half. Their ids are slots in place
-// of experts.
+// pass over the trace. If `out` is not nil, JudgeBalance writes the tokens of the second half to the writer that `out`
+// returns. The ids of these tokens name slots of the placement, and not experts.
 func JudgeBalance(open func() (*trace.Reader, error), o BalanceOptions, out func(topK int, weights bool) (trace.Writer, error)) (*BalanceResult, error) {
 	total, err := scanTrace(open)
 	if err != nil {

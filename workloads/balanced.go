@@ -1,14 +1,14 @@
 package workloads
 
 var balancedKind = kind{
-	name: "balanced", doc: "random, but over all ranks the experts' numbers of selections differ by at most one",
+	name: "balanced", doc: "random, but all ranks together select every expert equally often (counts differ by at most one)",
 	build: func(_ args, r *recipe) error { r.law = balanced; return nil },
 }
 
 func balanced(s drawRequest) (filler, error) { return dealer{experts: s.Experts, seed: s.seed}, nil }
 
-// dealer deals the experts to the tokens like cards of a pack. It shuffles only where the pack's end is also the end of
-// a token. If it shuffled within a token, the token could get an expert twice.
+// dealer deals the experts to the tokens like cards of a pack. It shuffles the pack only between two tokens. After a
+// shuffle within a token, the token could get an expert twice.
 type dealer struct {
 	experts int
 	seed    uint64

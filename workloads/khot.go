@@ -4,7 +4,7 @@ import "fmt"
 
 var khotKind = kind{
 	name: "khot",
-	doc:  "k hot experts take a fraction f of the selections, evenly; the others share the rest",
+	doc:  "k hot experts share a fraction f of the selections evenly; the other experts share the rest",
 	params: []param{
 		{name: "k", min: 1, max: 65536, def: 32, whole: true},
 		{name: "f", min: 0, max: 1, def: 0.9},

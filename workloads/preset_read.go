@@ -49,7 +49,7 @@ func ReadPresets(r io.Reader) ([]Preset, error) {
 
 func (p *Preset) check() error {
 	if p.Name == "" || strings.ContainsAny(p.Name, " ,:\t\n") {
-		return errors.New("name: write a word without spaces, commas and colons")
+		return errors.New("name: write a word that has no space, comma or colon")
 	}
 	for _, f := range []struct {
 		name     string

@@ -1,7 +1,7 @@
 package workloads
 
-// zipfKind draws experts with the same probabilities as Mooncake's benchmark, which takes the top-k
-// of log-weight plus Gumbel noise.
+// zipfKind draws experts with the same probabilities as Mooncake's benchmark. Mooncake adds Gumbel noise to the
+// logarithms of the weights, and takes the top-k. This equals drawing k experts one by one without replacement.
 var zipfKind = kind{
 	name:       "zipf",
 	doc:        "experts are drawn one by one; the j-th most popular has weight 1/j^a",

@@ -199,7 +199,7 @@ type Options struct {
 var Kinds = []Kind{
 	{"gain", "the default's time divided by the winner's, with its interval, a line for each routing", gain.figures},
 	{"latency", "time against tokens, a line for each routing or peer, with the wire or memory limit", latency.figures},
-	{"heatmap", "time against two parameters, the winner framed, failures crossed", perCase("heatmap", "Slower than the fastest by (%)", heatmap)},
+	{"heatmap", "time against two parameters; a frame marks the winner, a cross marks a failure", perCase("heatmap", "Slower than the fastest by (%)", heatmap)},
 	{"pareto", "time against SMs: front, knee and winner", perCase("pareto", "Time against SMs", pareto)},
 	{"regret", "what the winner under one routing loses under another routing", regret},
 	{"bandwidth", "GB/s of the busiest rank, with the wire or memory limit as the ceiling", bandwidth.figures},

@@ -156,7 +156,7 @@ func (e errorBars) Plot(c draw.Canvas, p *plot.Plot) {
 // group holds the fields that all problems in one picture share.
 type group struct {
 	ep.Problem
-	work string // timed steps; "" if all libraries time the same steps
+	work string // steps inside the measured time; "" if they are the same for all libraries
 }
 
 // groupOf returns a problem's group. It clears the fields in which problems of one picture may differ.

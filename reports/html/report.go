@@ -33,7 +33,7 @@ type page struct {
 	Title     string
 	Style     template.CSS
 	Script    template.JS
-	Rehearsal string   // warning of CPU runs, or ""
+	Rehearsal string   // says that runs are from the CPU backend, or ""
 	Headline  []string // the most important first
 	Facts     []fact
 	Sections  []section

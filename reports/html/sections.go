@@ -108,7 +108,7 @@ func rowTable(l *reports.Loaded) reports.Table {
 			reports.Int(r.Lo), reports.Int(r.Hi), gain[0], gain[1], gain[2], reports.Micros(e.Median)}
 		out.Add(append(append(cells, reports.ConfigCells(config, defaultConfig)...), reports.Percent(e.Regret), reports.Float(100*e.MaxErr, 3))...)
 	}
-	out.Note("gain: the default's time divided by the config's, at the token count of the row where the gain is least; low, high: its 95 % interval; regret: the largest loss of the config under the routings of the row; error: the largest error against the oracle, divided by the largest magnitude in the same output vector")
+	out.Note("gain: the default's time divided by the config's, at the row's token count with the smallest gain; low, high: its 95 % interval; regret: the largest loss of the config under the routings of the row; error: the largest error against the oracle, divided by the largest magnitude in the same output vector")
 	return out
 }
 
@@ -177,7 +177,7 @@ func workloadTable(l *reports.Loaded) reports.Table {
 		}
 		t.Add(row...)
 	}
-	t.Note(p.Shared, "wire: bytes of the busiest rank, each token once to each rank that needs it")
+	t.Note(p.Shared, "wire: bytes of the busiest rank, if each token is sent once to each rank that needs it")
 	return t
 }
 

@@ -99,7 +99,8 @@ func (r *v2Run) line(line string) error {
 	return nil
 }
 
-// figure takes only the first case of each dtype. Cases differ in options of the test that a config cannot express.
+// figure takes only the first case of each dtype. Later cases have other options of the test, and a config has no
+// parameter for these options.
 func (r *v2Run) figure(m []string) error {
 	us, err := parsePrinted(m[6])
 	if err != nil {
@@ -107,7 +108,7 @@ func (r *v2Run) figure(m []string) error {
 	}
 	count, err := number(m[7])
 	if err != nil {
-		return fmt.Errorf("rank %s, %s: %w bytes", m[1], m[3], err)
+		return fmt.Errorf("rank %s, %s: bytes: %w", m[1], m[3], err)
 	}
 	speed := lenient(m[5])
 	if speed.v > 0 && !agrees(count/us.v/1e3, speed.v, rel(us, speed)) {
@@ -152,7 +153,7 @@ func (r *v2Run) done() ([]Figure, []string, error) {
 	}
 	hosts := 0
 	if r.domains != "" && r.domains != "1" {
-		hosts, _ = strconv.Atoi(r.domains) // without hybrid mode the test prints one domain, however many hosts there are
+		hosts, _ = strconv.Atoi(r.domains) // 1 says nothing: without hybrid mode the test prints 1 for any number of hosts
 	}
 	if err := g.setNodes(r.facts, hosts, len(r.order[0].ranks)); err != nil {
 		return nil, nil, err
@@ -165,7 +166,7 @@ func (r *v2Run) done() ([]Figure, []string, error) {
 		}
 		k := v2Kernels[f.name]
 		x := Figure{Kernel: k.kernel, Problem: g.problem(k.op, dtype), Clock: "span", Seconds: (f.us + f.copy) * 1e-6,
-			Note: fmt.Sprintf("%s: %g us of the transfer kernel (%g GB/s) and %g us of the copy or reduce kernel, slowest of %d ranks; the ranks' token counts differ by one", f.name, f.us, f.gbps, f.copy, len(f.ranks))}
+			Note: fmt.Sprintf("%s: %g us of the transfer kernel (%g GB/s) and %g us of the copy or reduce kernel, slowest of %d ranks; the token counts of two ranks differ by at most one", f.name, f.us, f.gbps, f.copy, len(f.ranks))}
 		if r.sms != "" {
 			x.Values = map[string]ep.Value{"sms": ep.Value(r.sms)}
 		}

@@ -87,7 +87,7 @@ func moonRows(data []byte) ([]map[string]string, error) {
 
 func isCount(s string) bool { _, err := strconv.Atoi(s); return err == nil }
 
-// moonFigures returns the figures of a row, none if the benchmark failed there.
+// moonFigures returns the figures of a row. It returns none if the row says that the benchmark failed.
 func moonFigures(row map[string]string, f *facts) ([]Figure, error) {
 	if slices.Contains(slices.Collect(maps.Values(row)), "FAILED") || row["dispatch_fwd_us"] == "" && row["d_f_us"] == "" {
 		f.warn("ep %s, H %s, K %s left out: the benchmark failed there", row["ep"], row["H"], row["K"])
@@ -163,7 +163,7 @@ func moonFigure(row map[string]string, g Given, us, speed, also string) (Figure,
 		return Figure{}, fmt.Errorf("%s: %w", also, err)
 	}
 	x.Seconds += more.v * 1e-6
-	x.Note = fmt.Sprintf("%g us of the transfer kernel and %g us of the kernel that expands or adds up duplicates; %g GB/s, counting a token once for each of its experts; mean of iterations and ranks, in a CUDA graph; planning is not included", t.v, more.v, gbps.v)
+	x.Note = fmt.Sprintf("%g us of the transfer kernel and %g us of the kernel that copies duplicates (dispatch) or adds them up (combine); %g GB/s, counting a token once for each of its experts; mean of iterations and ranks, in a CUDA graph; planning is not included", t.v, more.v, gbps.v)
 	return x, nil
 }
 

@@ -16,7 +16,7 @@ import (
 )
 
 // nccl reads the table that alltoall_perf of nccl-tests prints (src/util.cu of NVIDIA/nccl-tests, commit a0b82b2).
-// Versions before 2.13 print "error" instead of "#wrong", and some leave redop or root blank.
+// Versions before 2.13 print "error" instead of "#wrong". Some versions leave redop or root blank.
 //
 // Columns of the table (src/alltoall.cu):
 //
@@ -87,7 +87,7 @@ func isAlltoall(program string) bool {
 	return strings.TrimSuffix(path.Base(program), "_mpi") == "alltoall_perf"
 }
 
-// ncclTable collects rows. A row counts as a number of BF16 tokens, each sent to top-k experts.
+// ncclTable collects the rows of a table. It converts the bytes of a row to BF16 tokens, each sent to top-k experts.
 type ncclTable struct {
 	facts   *facts
 	hosts   []string

@@ -30,9 +30,9 @@ type Published struct {
 	Transport model.Transport `yaml:"transport"`
 	Host      string          `yaml:"host"`                   // link inside a host
 	Network   string          `yaml:"network"`                // link between hosts
-	Micros    float64         `yaml:"us"`                     // a time
-	OfHosts   float64         `yaml:"gb_per_s_of_hosts"`      // or a bandwidth: a token counts once per host
-	OfChosen  float64         `yaml:"gb_per_s_of_selections"` // or a bandwidth: a token counts once per selected expert
+	Micros    float64         `yaml:"us"`                     // time; a row has a time or one of the bandwidths
+	OfHosts   float64         `yaml:"gb_per_s_of_hosts"`      // bandwidth: a token counts once per host
+	OfChosen  float64         `yaml:"gb_per_s_of_selections"` // bandwidth: a token counts once per selected expert
 	Source    string          `yaml:"source"`
 	Date      string          `yaml:"date"`
 }

@@ -11,7 +11,8 @@ import (
 
 const gap = 2
 
-// Columns of words shrink to wrapAt. If columns were left out and the table is still too wide, they shrink to wrapMin.
+// Columns of words may shrink to wrapAt. If the table is still too wide after the output left out columns, columns of
+// words may shrink to wrapMin.
 const (
 	wrapAt  = 28
 	wrapMin = 14
@@ -149,7 +150,8 @@ func (g *grid) squeeze(width, least int) {
 	}
 }
 
-// heads returns each row's values in the omitted columns with Key. `others` lists the omitted columns without Key.
+// heads returns a text for each row: its values in the omitted key columns (see Column.Key). `others` lists the other
+// omitted columns.
 func (g *grid) heads(dropped []string) (heads, others []string) {
 	var keys []int
 	for i, c := range g.columns {

@@ -6,8 +6,8 @@ import (
 	"strings"
 )
 
-// The constants bound the fields of a Problem. Messages hold expert ids as uint16, which gives MaxExperts. MaxTopK is
-// the number of lanes of a warp, because each lane holds one expert id of a token.
+// The constants bound the fields of a Problem. MaxExperts is 2^16, because messages hold expert ids as uint16. MaxTopK
+// is the number of lanes of a warp, because each lane holds one expert id of a token.
 const (
 	MaxRanks   = 2048
 	MaxExperts = 65536
@@ -35,7 +35,7 @@ type Problem struct {
 	// Precision is the precision that the caller accepts.
 	Precision Precision `json:"precision"`
 
-	// Beside is the Product.String of a matrix product that runs at the same time as the calls.
+	// Beside names a matrix product that runs at the same time as the calls. ParseProduct reads it.
 	Beside    string    `json:"beside,omitempty"`
 	Objective Objective `json:"objective,omitzero"`
 	Layout    Layout    `json:"layout,omitzero"` // order of received rows

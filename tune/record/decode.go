@@ -77,7 +77,8 @@ func (d *decoder) decode(line []byte, r *Result) error {
 	return r.check()
 }
 
-// lastSeconds begins a line's last field. No string contains it, because quotes inside strings are escaped.
+// lastSeconds marks where a line's last field begins. No string in a line contains this text, because quotes inside
+// strings are escaped.
 var lastSeconds = []byte(`,"seconds":[[`)
 
 // cutSeconds parses the seconds at the end of a line, and returns the line without them.
@@ -94,7 +95,8 @@ func (d *decoder) cutSeconds(line []byte) (rest []byte, seconds [][]float64) {
 	return line[:at+1], seconds
 }
 
-// cut removes a field whose text is in `known`, and sets `out`.
+// cut removes a field from a line and stores the field's value in *out. It takes the value from `known`. If `known`
+// lacks the field's text, cut returns the whole line.
 func cut[T any](line []byte, name, end string, known map[string]T, out *T) (rest []byte, found bool) {
 	at := bytes.Index(line, []byte(name))
 	if at < 0 {
@@ -223,8 +225,8 @@ func (s *scanner) eat(c byte) bool {
 	return false
 }
 
-// number parses a duration, which is finite and not negative. A short decimal number needs only one division, which
-// rounds correctly (Clinger 1990).
+// number parses a duration, which is finite and not negative. For a short decimal number it divides two float64 values
+// that are both exact. The quotient is then the float64 nearest to the decimal number (Clinger 1990).
 func (s *scanner) number() (float64, error) {
 	s.space()
 	start, mantissa, digits, point, exp := s.pos, 0, 0, -1, 0
@@ -268,7 +270,7 @@ func (s *scanner) number() (float64, error) {
 var powers = [23]float64{1e0, 1e1, 1e2, 1e3, 1e4, 1e5, 1e6, 1e7, 1e8, 1e9, 1e10, 1e11,
 	1e12, 1e13, 1e14, 1e15, 1e16, 1e17, 1e18, 1e19, 1e20, 1e21, 1e22}
 
-// Package kernels has the same bound for stages.
+// The constants limit the entries of a line. Package kernels has the same maxStages.
 const (
 	maxStages   = 64
 	maxWarnings = 2 * ep.MaxRanks

@@ -66,7 +66,8 @@ func centredRanks(xs []float64) []float64 {
 	return ranks
 }
 
-// Worth returns how many independent rounds would give the same precision as the correlated rounds of one session.
+// Worth returns the effective number of rounds in a session. The correlated rounds of a session give the same precision
+// as this number of independent rounds.
 func (e Estimate) Worth() float64 {
 	return float64(e.Rounds) / float64(max(e.Sessions, 1)) * (1 - e.Correlation) / (1 + e.Correlation)
 }

@@ -89,11 +89,11 @@ func between(costs [2]probedCost, ends [2]PlannedSearch, tokens int) probedCost 
 	}
 }
 
-// probeConfigs is how often the default runs in a round.
+// probeConfigs gives the number of configs in a round of the probe. Each of them is the default.
 const probeConfigs = 2
 
-// A probe runs leastProbeRounds rounds. If they take at most probeSeconds, the probe runs mostProbeRounds more rounds,
-// and uses only the time of these.
+// A probe runs leastProbeRounds rounds. If they take at most probeSeconds, the probe runs mostProbeRounds more rounds.
+// It then uses only the time of the second rounds.
 const (
 	leastProbeRounds = 2
 	mostProbeRounds  = 5
@@ -177,7 +177,7 @@ func (p *Plan) further(c probedCost) float64 {
 	return float64(p.Policy.Sessions) * c.session(sessionConfigs, p.sessionRounds())
 }
 
-// shortest returns the seconds of a search that measures only leastConfigs configs, without further sessions.
+// shortest returns the seconds of a search that measures leastConfigs configs in one session. No search is shorter.
 func (p *Plan) shortest(c probedCost) float64 {
 	samples := 2*p.Policy.AARounds + leastConfigs*(search.ScreenRounds+p.Policy.MinRounds+p.Policy.ConfirmRounds)
 	return c.open + leastConfigs*c.cold + c.warm + float64(samples)*c.sample

@@ -42,7 +42,7 @@ func at0(list []int64, i int) int64 {
 	return 0
 }
 
-// missing returns the ranks from 0 to the highest listed rank that the list lacks.
+// missing returns the ranks that a list lacks, from 0 to its highest rank.
 func missing(ranks []int) (out []int) {
 	if len(ranks) == 0 {
 		return nil

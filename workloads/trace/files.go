@@ -160,8 +160,8 @@ func joined(list []int) string {
 	return strings.Join(out, ", ")
 }
 
-// sumParts adds up the counts of all files. If a file has the counts of one rank's experts only,
-// sumParts appends these counts to those of the files before.
+// sumParts adds up the counts of all files. If a file has only the counts of one rank's experts, sumParts does not add
+// these counts. It appends them, because each file then has other experts.
 func (r *Reader) sumParts(parts []part, o Options) (sum []int64, err error) {
 	for _, p := range parts {
 		file, err := Open(p.path, o)

@@ -31,7 +31,7 @@ func openJSON(path string, o Options) (*Reader, error) {
 	}
 	text, err := cost.ReadAll("JSON", f, maxJSON)
 	if err != nil {
-		return nil, fmt.Errorf("%w; a .npy file has no such bound", err)
+		return nil, fmt.Errorf("%w; convert the counts to a .npy file, which may be larger", err)
 	}
 	all, err := jsonArrays(bytes.TrimSpace(text))
 	if err != nil {

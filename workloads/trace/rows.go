@@ -9,7 +9,7 @@ import (
 	"slices"
 )
 
-// rows reads one layer from its arrays (parts), one array after another.
+// rows reads the rows of one layer. `parts` holds the layer's arrays, which are read one after another.
 type rows struct {
 	parts []*array
 	at    []layout
@@ -168,8 +168,8 @@ func withSelections(totals []int64) (out []int) {
 	return out
 }
 
-// noteTotals adds a note if the given layer and another layer have different totals. Every token
-// goes through every layer, so totals should be equal.
+// noteTotals adds a note if another layer has another number of selections than the given layer. Every token goes
+// through every layer, so the numbers should be equal.
 func (r *Reader) noteTotals(layer int, totals []int64) {
 	layer = max(layer, 0)
 	if layer >= len(totals) || totals[layer] == 0 {

@@ -30,10 +30,10 @@ var safeTypes = map[string]elem{
 // openSafetensors reads TensorRT-LLM's statistics, or one array of any other file. A .safetensors
 // file holds the length of a JSON header (8 bytes), the header, and the bytes of the tensors.
 //
-// TensorRT-LLM writes statistics with EXPERT_STATISTIC_ITER_RANGE and EXPERT_STATISTIC_PATH
-// (NVIDIA/TensorRT-LLM 0fccc5b, tensorrt_llm/_torch/expert_statistic.py,
-// ExpertStatistic._set_iter). rank{N}.safetensors holds tensors named ITERATION_LAYER: counts
-// [experts] of this rank's tokens.
+// TensorRT-LLM writes statistics if the environment variables EXPERT_STATISTIC_ITER_RANGE and EXPERT_STATISTIC_PATH are
+// set (NVIDIA/TensorRT-LLM 0fccc5b, tensorrt_llm/_torch/expert_statistic.py, ExpertStatistic._set_iter). The file
+// rank{N}.safetensors holds a tensor for each iteration and layer, with the name ITERATION_LAYER. A tensor has the
+// counts [experts] of this rank's tokens.
 func openSafetensors(path string, o Options) (*Reader, error) {
 	all, err := safeArrays(path)
 	if err != nil {

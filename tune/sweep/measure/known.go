@@ -40,8 +40,8 @@ func IndexBlocks(results []record.Result) (*RecordedBlocks, error) {
 	return k, nil
 }
 
-// recordedBlock returns a block of the log, or nil. It returns ErrDiverged if the block holds candidates other than
-// `live`.
+// recordedBlock returns a block of the log, or nil. The program is about to measure the candidates in `live`. If the
+// block holds other candidates, recordedBlock returns ErrDiverged.
 func (r *Runner) recordedBlock(stage record.Stage, block int, live []int) ([]record.Result, float64, error) {
 	if r.Recorded == nil {
 		return nil, 0, nil
@@ -62,5 +62,5 @@ func (r *Runner) recordedBlock(stage record.Stage, block int, live []int) ([]rec
 	return lines, lines[0].Wall, nil
 }
 
-// ErrDiverged says that the log holds other candidates than this program chose.
+// ErrDiverged says that the program can no longer follow the log of an earlier run.
 var ErrDiverged = errors.New("the log holds other candidates than this version would measure; start a new run")

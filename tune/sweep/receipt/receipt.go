@@ -113,8 +113,8 @@ func Pick(t *table.Table, k int) []*table.Row {
 	return out
 }
 
-// Row measures one row by the rules of a sweep. It measures a row for all routings under each of its recorded routings,
-// and any other row under one routing. An error means that the machine is lost.
+// Row measures one row by the rules of a sweep. If the row serves all routings, Row measures it under every routing
+// that the row records. Row measures any other row under one routing. An error means that the machine is lost.
 func Row(ctx context.Context, m *sweep.RowVerifier, r *table.Row) ([]Check, error) {
 	specs := r.Evidence.Routings
 	if r.Key.Routing != ep.AllRoutings && len(specs) > 1 {
@@ -174,7 +174,7 @@ func claim(d record.Decision, claimed record.Interval) (c Claim, reason string) 
 	case d.Verdict == record.Slower:
 		return Slower, fmt.Sprintf("%.1f %% slower than the default", 100*(1/d.Gain.Mid-1))
 	case d.Verdict == record.Undecided:
-		return Undecided, "the interval of the gain holds 1, or reaches beyond the band"
+		return Undecided, "the gain's interval contains 1, or ends outside the band"
 	case d.Gain.High < claimed.Low:
 		return Shrunk, fmt.Sprintf("gain below the claimed %.3f [%.3f, %.3f]", claimed.Mid, claimed.Low, claimed.High)
 	}

@@ -52,8 +52,8 @@ func (l *linter) add(fault bool, s Severity, rule, format string, args ...any) {
 	}
 }
 
-// Lint returns the faults of a table, in the order of rows. `band` is the largest relative difference of two times that
-// does not matter.
+// Lint returns the faults of a table, in the order of rows. Two times count as equal if their relative difference is at
+// most `band`.
 func Lint(t *table.Table, legal Legality, band float64) []Finding {
 	h := t.Header
 	l := &linter{header: h, row: -1}
@@ -77,7 +77,7 @@ func Lint(t *table.Table, legal Legality, band float64) []Finding {
 			l.add(p.Key == r.Key && p.Hi+1 < r.Lo, Note, "hole", "tokens %d to %d before this row have no row", p.Hi+1, r.Lo-1)
 		}
 		k := anyRouting(r.Key)
-		l.add(!served[k], Note, "hole", "there is no row for all or even routings: an unknown routing gets a row for uneven routings")
+		l.add(!served[k], Note, "hole", "there is no row of routing class all or even: an unknown routing gets a row for uneven routings")
 		served[k] = true // report each key only once
 	}
 	return l.found
@@ -116,7 +116,7 @@ func (l *linter) evidence(r table.Row) {
 	n := len(e.Routings)
 	l.add(restsOnOne(r), Bad, "routings", "the row serves every routing but was measured under %d", n)
 	at, timed := e.At()
-	l.add(timed && !inside(at), Note, "timed", "it was timed at %d tokens, outside its interval", at)
+	l.add(timed && !inside(at), Note, "timed", "it was timed at %d tokens, outside its token interval", at)
 	l.add(!fewOfLegal(r) && !e.Complete && e.Tried < fewTried, Note, "tried", "%d configs tried: give the sweep more --budget", e.Tried)
 }
 

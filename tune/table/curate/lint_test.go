@@ -68,7 +68,7 @@ func TestLint(t *testing.T) {
 		{"no rounds", first(func(r *table.Row) { r.Evidence.Rounds = 0 }), []string{"0 error measured: rounds, time or clock is missing"}},
 		{"no time", first(func(r *table.Row) { r.Evidence.Median, r.Evidence.P10 = 0, 0 }), []string{"0 error measured: rounds, time or clock is missing"}},
 		{"no clock", first(func(r *table.Row) { r.Evidence.Clock = "" }), []string{"0 error measured: rounds, time or clock is missing"}},
-		{"elsewhere", first(func(r *table.Row) { r.Evidence.Tokens = []int{65} }), []string{"0 error measured: no token count of 0 to 64 was measured", "0 warning ends: the row's end at 0 tokens is more than a factor of 4 from the nearest measured count: sweep --tokens 0", "0 warning timed: it was timed at 65 tokens, outside its interval"}},
+		{"elsewhere", first(func(r *table.Row) { r.Evidence.Tokens = []int{65} }), []string{"0 error measured: no token count of 0 to 64 was measured", "0 warning ends: the row's end at 0 tokens is more than a factor of 4 from the nearest measured count: sweep --tokens 0", "0 warning timed: it was timed at 65 tokens, outside its token interval"}},
 		{"an end half way", first(func(r *table.Row) { r.Evidence.Tokens = []int{0, 16} }), nil},
 		{"a far end", first(func(r *table.Row) { r.Evidence.Tokens = []int{0, 15} }), []string{"0 warning ends: the row's end at 64 tokens"}},
 		{"the other end", first(func(r *table.Row) { r.Evidence.Tokens = []int{64} }), []string{"0 warning ends: the row's end at 0 tokens"}},
@@ -82,7 +82,7 @@ func TestLint(t *testing.T) {
 		{"illegal at its end", first(func(r *table.Row) { r.Config = r.Config.With("threads", "1024") }), []string{"0 error legal: at 64 tokens: threads: too many for 64 tokens"}},
 		{"edited", func(t *table.Table) { t.Header.Edited = true }, []string{"-1 error edited: "}},
 		{"no abi", func(t *table.Table) { t.Header.ABI = "" }, []string{"-1 warning abi: "}},
-		{"no row for all routings", func(t *table.Table) { t.Rows = []table.Row{row(ep.Skewed, 0, 64, 128), row(ep.Skewed, 65, 65, 128)} }, []string{"0 warning hole: there is no row for all or even routings"}},
+		{"no row for all routings", func(t *table.Table) { t.Rows = []table.Row{row(ep.Skewed, 0, 64, 128), row(ep.Skewed, 65, 65, 128)} }, []string{"0 warning hole: there is no row of routing class all or even"}},
 		{"hole", func(t *table.Table) {
 			t.Rows = []table.Row{row(ep.AllRoutings, 0, 8, 128), row(ep.AllRoutings, 10, 64, 128)}
 		}, []string{"1 warning hole: tokens 9 to 9 before this row have no row"}},

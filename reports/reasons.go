@@ -10,9 +10,9 @@ import (
 
 const fewCases = 3
 
-// GatherReasons returns a line for each distinct reason: the names of its cases, and the reason. There is one exception.
-// If every search has a reason, and the most frequent reason has more than fewCases cases, its line comes last and
-// gives only the number of cases.
+// GatherReasons returns a line for each distinct reason: the names of its cases, and the reason. There is one
+// exception. If every search has a reason, and the most frequent reason has more than fewCases cases, its line comes
+// last and gives only the number of cases.
 func GatherReasons(searches []record.Search, reason func(*record.Search) string) []string {
 	cases, order, silent := map[string][]string{}, []string{}, false
 	for i := range searches {

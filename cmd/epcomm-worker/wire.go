@@ -19,8 +19,8 @@ type request struct {
 	End    bool   // the process ends
 }
 
-// reply answers a request. If Asks is set, the rank asks for the Gather bytes of all ranks. Its own bytes are in
-// Gather.
+// reply answers a request. If Asks is set, Gather holds the bytes of this rank, and the rank asks for the bytes of all
+// ranks.
 type reply struct {
 	Gather []byte
 	Asks   bool

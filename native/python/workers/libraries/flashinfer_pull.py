@@ -1,11 +1,12 @@
-"""Runs sm90_fp8_fp8_bf16_pull_cutedsl, FlashInfer's layer for SM90 in FP8 whose ranks read tokens from the memory of
-the tokens' ranks, and write each expert's output back. A call first copies the tokens, which were cast before, into
-the library's buffer. The outputs stay in the library's memory.
+"""Runs sm90_fp8_fp8_bf16_pull_cutedsl, FlashInfer's layer for SM90 in FP8. The experts' ranks read tokens from the
+memory of the tokens' ranks, and write each expert's output back there. A call first copies the tokens, which were cast
+before, into the library's buffer. The layer's output stays in the library's memory.
 
-Tokens have one scale for 128 numbers, and weights one for each block of 128 x 128. The kernel multiplies h by the
-router's weight and rounds the product to FP8, with one scale for 64 numbers.
+A token has one scale for every 128 numbers, and a weight matrix has one for each block of 128 x 128. The kernel
+multiplies h, the result of SwiGLU, by the router's weight. It rounds this product to FP8, with one scale for every 64
+numbers.
 
-The kernel is compiled for each shape and number of tokens. This needs the packages nvidia-cutlass-dsl and
+FlashInfer compiles the kernel anew for each shape and number of tokens. It needs the packages nvidia-cutlass-dsl and
 nvshmem4py-cu13, but no nvcc.
 """
 
@@ -15,14 +16,14 @@ from harness import Failure, kernel
 from harness.gpu import GPULibrary
 from harness.layers import Layers
 
-INTERLEAVED = 8  # rows of gate, then as many rows of up, and so on
+INTERLEAVED = 8  # W1 has so many rows of gate, then as many of up, and so on
 LEAST_TOKENS = 8  # smallest number of tokens for which FlashInfer's table has a geometry
 
 
 def kernel_weights(experts):
-    """Returns the experts' W1 and W2 as FlashInfer's kernel wants them: (numbers [local, inputs, outputs] with the
-    inputs contiguous, scales of blocks, None, None). The blocks of a matrix have one and the same scale, so rows may
-    change their places."""
+    """Returns W1 and W2 of the experts as FlashInfer's kernel wants them. Each is a tuple: numbers [local, inputs,
+    outputs] with the inputs contiguous, scales of the blocks, and two None for scales of whole tensors, which are not
+    used. The rows of W1 change their places, but the scales need not, because all blocks of a matrix have one scale."""
     local, double, hidden = experts.w1.shape
     w1 = experts.w1.view(local, 2, double // 2 // INTERLEAVED, INTERLEAVED, hidden).transpose(1, 2).reshape(local, double, hidden)
     return tuple((w.transpose(1, 2), scales, None, None) for w, scales in zip((w1, experts.w2), experts.scales))
@@ -40,7 +41,7 @@ class Library(GPULibrary):
         from flashinfer.moe_ep.kernel_src.sm90 import pull_style_cutedsl_megakernel
 
         self.version, self.pull = flashinfer.__version__, pull_style_cutedsl_megakernel
-        # FlashInfer reads torchrun's variables, also if another launcher started the ranks.
+        # FlashInfer reads torchrun's variables, which other launchers do not set.
         os.environ.update(RANK=str(ranks.rank), LOCAL_RANK=str(ranks.local_rank), WORLD_SIZE=str(ranks.ranks))
         self.pull.init_dist()
 
@@ -61,8 +62,8 @@ class Library(GPULibrary):
         self.buffer.topk_idx.fill_(-1)  # rows after the session's tokens go to no expert
 
     def buffer_of(self, tokens):
-        """Returns the buffer with room for so many tokens of a rank. Buffers are kept, because each has a kernel of
-        its own, which takes seconds to compile."""
+        """Returns the buffer with room for `tokens` tokens of each rank. It keeps each buffer, because a new one needs
+        a kernel of its own, which takes seconds to compile."""
         if tokens not in self.buffers:
             experts, topk, hidden, intermediate, ranks = self.shape
             self.buffers[tokens] = self.pull.get_symm_buffer_for_hopper_fp8_mega_moe(

@@ -20,7 +20,7 @@ type UnknownShape struct {
 }
 
 // UnknownShapes looks up each case in a copy of t that has no rows of the case's shape (hidden size, experts and
-// top-k). It leaves out cases without a search, and cases without a time of the default.
+// top-k).
 func UnknownShapes(t *table.Table, cases []*Case) []UnknownShape {
 	var out []UnknownShape
 	sets := map[[3]int]*table.Set{}

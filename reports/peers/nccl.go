@@ -87,7 +87,7 @@ func isAlltoall(program string) bool {
 	return strings.TrimSuffix(path.Base(program), "_mpi") == "alltoall_perf"
 }
 
-// ncclTable collects the rows of a table. It converts the bytes of a row to BF16 tokens, each sent to top-k experts.
+// ncclTable collects the rows of a table.
 type ncclTable struct {
 	facts   *facts
 	hosts   []string

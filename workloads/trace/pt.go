@@ -87,7 +87,7 @@ type ptFile struct {
 	big     bool
 	found   []*array
 	cost    *bounded.Budget
-	left    int // limits the values that collect visits, because a list can be referenced many times
+	left    int // limits the values that collect visits
 	ranks   []int
 }
 

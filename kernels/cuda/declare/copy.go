@@ -24,8 +24,7 @@ func (p CopyProbe) Check(sms int) error {
 	return nil
 }
 
-// copyHalf limits the bytes of the source area, and those of the target area. An area of this size exceeds every L2
-// cache.
+// copyHalf limits the bytes of the source area, and those of the target area. It exceeds every L2 cache.
 const copyHalf = 256 << 20
 
 func (p CopyProbe) rows() int { return min(p.Home+p.Away, copyHalf/p.RowBytes) }

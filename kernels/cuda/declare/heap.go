@@ -153,7 +153,6 @@ func OpIndex(op ep.Op) int64 {
 	return 0
 }
 
-// sizes holds the counts from which the bytes of each part are computed.
 type sizes struct {
 	ranks, nodes, tokens, topK, experts, local int64
 	rows, groups                               int64 // of the output of a dispatch

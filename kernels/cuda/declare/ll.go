@@ -33,7 +33,7 @@ func llKernels() []Declaration {
 		},
 		ties: []tie{
 			{"mode=split", unusedLL}, {"count=receiver", "mode=fused," + unusedLL},
-			{"receivers=0", "pause=0"}, {"early=1", "receivers=0"}, // with early=1 every warp sends and receives
+			{"receivers=0", "pause=0"}, {"early=1", "receivers=0"},
 		},
 		source: "ll/dispatch.cuh", entry: "dispatch_ll count=receiver?_ids", State: llState,
 		macros: "EP_SEND_BYTES=send EP_PART_BYTES=part EP_RAW=input=fp8 count=receiver?EP_COUNT_IDS " +

@@ -1,6 +1,6 @@
 package drive
 
-// closeBytes limits the gap between two pieces that are copied together. The copy includes the bytes of the gap.
+// closeBytes limits the gap between two pieces that are copied together.
 const closeBytes = 32 << 10
 
 // span is a range of a part that one copy moves.

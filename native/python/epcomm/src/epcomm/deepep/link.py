@@ -21,8 +21,8 @@ _left = []
 
 
 def leave(comm):
-    """Keeps a communicator until give_back_left frees it. It is not freed now, because a stream may be in a capture.
-    Freeing memory would end the capture with an error."""
+    """Keeps a communicator until give_back_left frees it. Freeing memory during a capture would end the capture
+    with an error."""
     _left.append(comm)
 
 

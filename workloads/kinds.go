@@ -84,7 +84,7 @@ func describe(ks []kind) []Kind {
 			args = append(args, fmt.Sprintf("%s (%s to %s)", a, p.format(p.min), p.format(p.max)))
 		}
 		if k.statistics != nil {
-			args = append(args, "or solved for "+strings.Join(k.statistics, "=, ")+"=")
+			args = append(args, "or, instead of the parameter, a statistic: "+strings.Join(k.statistics, "=, ")+"=")
 		}
 		if k.file {
 			args = []string{"FILE"}

@@ -32,7 +32,7 @@ func (f *packFlags) runFit(cmd *cobra.Command) error {
 	if cmd.Flags().Changed("layout") {
 		layouts = []ep.Layout{r.Problem.Layout}
 	}
-	t := reports.Table{Name: "fit", Title: fmt.Sprintf("Largest number of tokens of a rank with which its buffers fit into %s: %d ranks, %d nodes, hidden %d, %d experts, top-%d", f.fit, r.Problem.Ranks, max(1, r.Problem.Nodes), r.Problem.Hidden, r.Problem.Experts, r.Problem.TopK),
+	t := reports.Table{Name: "fit", Title: fmt.Sprintf("Most tokens of a rank for which epcomm's buffers fit into %s: %d ranks, %d nodes, hidden %d, %d experts, top-%d", f.fit, r.Problem.Ranks, max(1, r.Problem.Nodes), r.Problem.Hidden, r.Problem.Experts, r.Problem.TopK),
 		Columns: []reports.Column{reports.Words("layout"), reports.Numbers("calls in flight", ""), reports.Numbers("tokens", ""), reports.Numbers("memory", "MiB")}}
 	for _, layout := range layouts {
 		r.Problem.Layout = layout
@@ -45,7 +45,7 @@ func (f *packFlags) runFit(cmd *cobra.Command) error {
 	if len(t.Rows) == 0 {
 		return badInput(fmt.Errorf("no pack can be made: %s", t.Notes))
 	}
-	t.Note("tokens: rounded down to a power of two times 1, 1.25, 1.5 or 1.75", "memory: epcomm's buffers on each rank for all dtypes of --dtype, without weights, activations and device binaries")
+	t.Note("tokens: rounded down to 1, 1.25, 1.5 or 1.75 times a power of two", "memory: epcomm's buffers on each rank for all dtypes of --dtype, without weights, activations and device binaries")
 	return f.tables.print(cmd, t)
 }
 

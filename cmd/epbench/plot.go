@@ -58,7 +58,7 @@ func newPlot() *cobra.Command {
 
 func plotHelp() string {
 	var b strings.Builder
-	b.WriteString("Draw run directories, one file for each picture. If several runs are given, latency and\nwire draw them into one picture; some of these runs may be imported.\n\nKinds:\n")
+	b.WriteString("Draw run directories, one file for each picture. The kinds latency and wire draw several\nruns into one picture. Some of these runs may be imported.\n\nKinds:\n")
 	for _, k := range chart.Kinds {
 		fmt.Fprintf(&b, "  %-10s %s\n", k.Name, k.Doc)
 	}

@@ -85,7 +85,7 @@ func scoreTable() reports.Table {
 		Columns: []reports.Column{reports.Words("strategy"), reports.Words("space"), n("configs", ""), n("valid", "%"), n("cutoff", ""), n("wall", "s"), n("tried", ""),
 			n("score", ""), n("regret", "%")},
 		Notes: []string{
-			"score: (time of random search - time of the strategy) / (time of random search - best time), for the best times found so far, mean over all moments; 1 is best, below 0 is worse than random search",
+			"score: the mean over all moments of (R - S) / (R - B). At a moment, R and S are the times of the fastest configs that random search and the strategy have found. B is the time of the space's fastest config. A score of 1 is best. With a score below 0, the strategy is worse than random search",
 			"cutoff: number of configs with which random search has come 95 % of the way from the median time to the best time; searches end after the time that these configs take",
 			"wall: modelled time of a search, including compilation; regret: by how much the true time of its winner exceeds the true time of the best config",
 		},

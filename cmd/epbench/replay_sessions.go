@@ -16,10 +16,10 @@ func newReplaySessions() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "sessions RUN...",
 		Short: "Print how much recorded gains differ between sessions",
-		Long: `Compare the gains of each config between the sessions of runs. Print the share of pairs
-of gains that differ by more than 1.96 times their joint standard error; if the errors are
-right, the share is 5 %. One share is for gains of single sessions, another for gains that
-are computed from three sessions.`,
+		Long: `Compare the gains of each config between the sessions of runs. Print two shares of pairs
+of gains that differ by more than 1.96 times their joint standard error: one share for
+gains of single sessions, and one for gains that are computed from three sessions. If the
+standard errors are right, each share is 5 %.`,
 		Example: "  epbench replay sessions run\n  epbench replay sessions run1 run2\n  epbench replay sessions run --json",
 		Args:    cobra.MinimumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -34,7 +34,7 @@ are computed from three sessions.`,
 	return cmd
 }
 
-// stabilityTable has a row for each run, and a last row for all runs together.
+// stabilityTable returns a table with a row for each run. Its last row is for all runs together.
 func stabilityTable(paths []string) (reports.Table, error) {
 	n := reports.Numbers
 	t := reports.Table{
@@ -43,8 +43,8 @@ func stabilityTable(paths []string) (reports.Table, error) {
 			n("alone", "%"), n("claims", ""), n("beyond", "%"), n("of time", "%")},
 		Notes: []string{
 			"times, gains: standard deviation of the times or gains of a config between sessions",
-			"alone: share of pairs of consecutive sessions whose gains differ by more than 1.96 joint standard errors of their rounds; beyond: the same share for claims, which are gains from three sessions",
-			"of time: share of the run's wall time that the further sessions took",
+			"alone: share of pairs of consecutive sessions whose gains differ by more than 1.96 times their joint standard error; claims: number of pairs of gains that are each computed from three sessions; beyond: the same share for these pairs",
+			"of time: share of the run's wall time that the sessions after the search took",
 		},
 	}
 	var all replay.Stability

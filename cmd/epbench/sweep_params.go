@@ -38,7 +38,8 @@ func anyLegal(b kernels.Backend, p *sweep.Plan) error {
 	return nil
 }
 
-// refusedValue returns an error if all given values of one parameter are illegal. Other parameters have their defaults.
+// refusedValue returns an error if all given values of one parameter are illegal. It tries each value together with the
+// default values of the other parameters.
 func refusedValue(all []kernels.Kernel, m ep.Machine, p ep.Problem, kernel string, given map[string][]ep.Value) error {
 	for _, name := range slices.Sorted(maps.Keys(given)) {
 		var first error

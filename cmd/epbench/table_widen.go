@@ -64,7 +64,7 @@ func widenTable(cmd *cobra.Command, tablePath string, receipts []string, path st
 		return out, err
 	}
 	out = changeTable(changes)
-	out.Notes = append(out.Notes, fmt.Sprintf("%d checks in the receipts belong to rows of %s; %s has %d of its %d rows", len(changes), tablePath, path, len(wider.Rows), len(t.Rows)))
+	out.Notes = append(out.Notes, fmt.Sprintf("%d checks in the receipts belong to rows of %s; the new table %s keeps %d of the %d rows", len(changes), tablePath, path, len(wider.Rows), len(t.Rows)))
 	return out, nil
 }
 

@@ -85,8 +85,8 @@ func newWorkloadImport() *cobra.Command {
 .jsonl, or a dump of the expert recorders of SGLang, vLLM, vllm-ascend and TensorRT-LLM
 as .pt, .npz, .npy, .safetensors, .json or .csv. Several files, a folder or a pattern
 are one recording: counts are added up, tokens follow each other. Print a summary.
-With -o write one layer for --routing trace:FILE: ids as .npy, .npz, .csv or .jsonl,
-counts as .csv.`,
+With -o FILE, write one layer; --routing trace:FILE then uses it. Ids can be written as
+.npy, .npz, .csv or .jsonl, and counts as .csv.`,
 		Example: `  epbench workload import expert_distribution.pt --layer 12 -o layer12.csv
   epbench workload import 'moe_load_*.npy' --layer 3 --axes layers,ranks,experts
   epbench workload import logits.npy --kind logits --topk 8`,

@@ -80,7 +80,7 @@ func (h *grid) add(at [2]ep.Value, e *reports.Entry) {
 	}
 }
 
-// darkest is the loss that has the darkest colour. A loss of 1 is twice the best time.
+// darkest is the loss from which on all cells have the darkest colour. A loss is (time - best time) / best time.
 const darkest = 1.0
 
 func (h grid) draw(c draw.Canvas) {
@@ -107,7 +107,7 @@ func (h grid) draw(c draw.Canvas) {
 func (h grid) key(c draw.Canvas) draw.Canvas {
 	note := textStyle(tickSize, muted)
 	note.YAlign = draw.YBottom
-	c.FillText(note, c.Min, elide("crossed: every config failed, with the first status; blank: none was measured (illegal or not tried)", note, c.Max.X-c.Min.X))
+	c.FillText(note, c.Min, elide("crossed: every config failed, the text is the status of the first; blank: no config was measured", note, c.Max.X-c.Min.X))
 	c = draw.Crop(c, 0, 0, 1.5*tickSize, 0)
 	note.YAlign = draw.YCenter
 	y := c.Min.Y + tickSize/2

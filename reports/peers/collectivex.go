@@ -241,7 +241,7 @@ func (r cxRow) checkCopies(g Given) error {
 	}
 	for name, b := range r.Bytes {
 		if !cxEqual(b.Data+b.Scales, b.Total) {
-			return fmt.Errorf("%s: %.0f bytes of data and %.0f of scales are not total %.0f", name, b.Data, b.Scales, b.Total)
+			return fmt.Errorf("%s: %.0f bytes of data and %.0f of scales do not add up to the total, %.0f", name, b.Data, b.Scales, b.Total)
 		}
 	}
 	values := r.Copies.Routed * float64(g.Hidden)

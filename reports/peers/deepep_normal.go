@@ -172,8 +172,9 @@ func (d *deepEPReader) normalProblem(n *normalTest) (Given, error) {
 	return g, g.setNodes(d.facts, 0, 0)
 }
 
-// check computes from each row's speed and time how many tokens rank 0 received, and drops rows far from the median. It
-// returns the problem of the user's flags, or the printed problem g if only g fits the median.
+// check computes from each row's speed and time how many tokens rank 0 received. It drops rows whose number of tokens
+// is far from the median of all rows. It returns the other rows and their problem. The problem is g with the sizes that
+// the user's flags give, or g itself if only g fits the median.
 func (d *deepEPReader) check(rows []normalRow, g Given) ([]normalRow, Given, error) {
 	for i := range rows {
 		rows[i].expectedPayload = payload(g.problem(rows[i].op, rows[i].dtype))

@@ -5,7 +5,7 @@ import (
 	"slices"
 )
 
-// maxSharedDrift is the largest relative drift of the matrix product's time at which configs share one Base.
+// maxSharedDrift limits the relative drift of the matrix product's time. With more drift, ShareBase sets no Base.
 const maxSharedDrift = 0.005
 
 // ShareBase sets one Base, the time of the matrix product without calls, for all configs that ran in the same rounds.

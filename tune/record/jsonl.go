@@ -108,7 +108,7 @@ func (d *Reader) Read(r *Result) error {
 	d.line++
 	d.bytes += int64(len(line))
 	if err := d.dec.decode(line[:len(line)-1], r); err != nil {
-		return fmt.Errorf("%s: line %d: %w; keep the lines before it (head -n %d) and sweep --resume measures the rest again", TrialsFile, d.line, err, d.line-1)
+		return fmt.Errorf("%s: line %d: %w; keep only the lines before it (head -n %d), and run sweep --resume to measure the rest again", TrialsFile, d.line, err, d.line-1)
 	}
 	return d.count(r)
 }

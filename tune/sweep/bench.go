@@ -188,8 +188,8 @@ func failureOfDefault(failed map[int]*kernels.Failure, dflt int) *kernels.Failur
 	return cmp.Or(failed[dflt], failed[search.Twin])
 }
 
-// AB times two configs of each problem under every routing. The first config runs twice in each round. In the log, it
-// has the role of the default.
+// AB measures two configs of each problem under every routing. The first config runs twice in each round. In the log,
+// it has the role of the default.
 func AB(ctx context.Context, b kernels.Backend, opts *Options, job Job, configs map[ep.Problem][]ep.Config) error {
 	l := newHarness(b, newPlanner(b, opts), job.Log)
 	return eachRoutedProblem(opts, job.Run, func(s *routedProblem) (err error) {

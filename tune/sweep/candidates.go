@@ -140,8 +140,8 @@ func (pl *planner) spaceFileConfigs(p ep.Problem) (out []ep.Config) {
 	return out
 }
 
-// fewSMs lists small numbers of SMs. If a search minimizes the cost beside a matrix product, it also measures each
-// kernel's default for at most so many SMs.
+// fewSMs lists small limits of the number of SMs. If a search minimizes the cost beside a matrix product, it also
+// measures each kernel's default under each of these limits.
 var fewSMs = []int{16, 32}
 
 // startsOf returns a kernel's default, and the configs that the kernel declares as starts of a search. At reduced
@@ -187,7 +187,8 @@ func (s *sweeper) makeSpace(c *activeSearch) (first []ep.Config, err error) {
 	return first, err
 }
 
-// makeSpace takes pairHalves dispatch configs of each design (choice of algorithm), and as many combine configs.
+// pairHalves limits how many dispatch configs of each design (choice of algorithm) makeSpace takes for pairs, and how
+// many combine configs.
 const pairHalves = 5
 
 // fastest returns the fastest n configs of each design, and then the default.
@@ -235,8 +236,8 @@ func (s *sweeper) require(c *activeSearch, cfg ep.Config, from record.Origin) in
 
 var startRoles = map[record.Origin]record.Role{record.FromModel: record.Analytic, record.FromIncumbent: record.Incumbent}
 
-// neighbours returns the winners of earlier searches that differ from c only in routing, dtype or precision. The last
-// one is the winner at the next smaller token count.
+// neighbours returns winners of earlier searches. First come winners at the same token count, under another routing,
+// dtype or precision. The last one is the winner at the next smaller token count.
 func (s *sweeper) neighbours(c *activeSearch) []ep.Config {
 	var here []ep.Config
 	var smaller *activeSearch

@@ -41,7 +41,7 @@ type Options struct {
 	Precision ep.Precision          // Reduced also allows partial sums in BF16
 	Space     *spacefile.File       // may be nil
 	Incumbent *table.Table          // may be nil
-	Sessions  int                   // further sessions; 0 and 1 mean none, see DefaultSessions
+	Sessions  int                   // further sessions, at least 2; 0 or 1: none; see DefaultSessions
 
 	Began    time.Time // zero means the start of Run
 	Tool     string

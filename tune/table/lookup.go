@@ -13,7 +13,7 @@ type Reason string
 
 const (
 	Exact     Reason = "exact"     // a row has the question's key and tokens
-	Fallback  Reason = "fallback"  // a row answers that differs in fallback fields
+	Fallback  Reason = "fallback"  // the row that answers differs in fallback fields
 	Kept      Reason = "kept"      // no config is faster than the default config
 	Halves    Reason = "halves"    // separate rows answer for dispatch and combine
 	Uncovered Reason = "uncovered" // no row covers the question
@@ -98,10 +98,10 @@ func routingApart(have, want int) (apart int, ok bool) {
 // rows apart decides:
 //
 //  1. A row of this machine is better.
-//  2. A row that differs in no fallback field is better. If both rows differ, each has a last fallback field in which
-//     it differs. The row whose last field comes earlier in the list of fallback fields is better.
-//  3. In the first fallback field in which the two rows are not equally far from the question, the nearer row is
-//     better.
+//  2. A row with a smaller step is better. The step is the position, in the list of fallback fields, of the last field
+//     in which the row differs from the question. It is 0 if the row differs in none of them.
+//  3. The rows are compared field by field, in the order of the list. In the first field in which one row is nearer to
+//     the question than the other row, the nearer row is better.
 //  4. A row of reduced precision is better, if the question accepts it.
 //  5. For a combine, a row with a nearer dispatch dtype is better.
 //  6. A row with a smaller key is better, then a row of this build, then a row of a later table.

@@ -10,7 +10,7 @@ import (
 	"strings"
 )
 
-// maxLine allows 32 ids with weights, which take less than 1 KB.
+// maxLine limits the bytes of a line. A line of 32 ids with weights needs less than 1 KB.
 const maxLine = 1 << 16
 
 type lines struct {

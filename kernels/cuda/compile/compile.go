@@ -35,8 +35,8 @@ type Compiler struct {
 	network func() (*network, error) // opened on the first call
 }
 
-// NewCompiler opens libnvrtc for the architecture `arch`, which sources.ArchName spells. Every unit gets the macros
-// `defines`.
+// NewCompiler opens libnvrtc and returns a compiler for an architecture. `arch` has the form that sources.ArchName
+// returns, such as sm_90a. Every unit gets the macros `defines`.
 func NewCompiler(arch string, defines ...string) (*Compiler, error) {
 	l, err := nvrtc.Open()
 	if err != nil {

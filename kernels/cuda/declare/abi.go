@@ -25,7 +25,7 @@ func ABIOver(nodes int) ep.ABI {
 	return ABI()
 }
 
-// abiOf returns a word for each kernel: its revision and its source hash. The word of a former kernel has no hash:
+// abiOf returns a word for each kernel: its revision and its source hash. The word of a removed kernel has no hash, so
 // table rows of all its builds are accepted.
 func abiOf(all []Declaration) ep.ABI {
 	words := map[string]string{}

@@ -35,7 +35,8 @@ const (
 	combineUnpolled  = "wait_sms=1,chunk_bytes=512,rotate=1,route=direct,partial=f32,in_flight=4"
 )
 
-// hostsKernels declares the dispatch and the combine of ep_comm in Modular's MAX with use_shmem.
+// hostsKernels declares a dispatch and a combine that cross hosts. They do what ep_comm in Modular's MAX does if its
+// option use_shmem is set.
 func hostsKernels() []Declaration {
 	polled := map[string]State{"arrival=data": hostsLLState}
 	out := []Declaration{{

@@ -12,8 +12,8 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// Loopback is the value of ep.Machine.Link if several ranks share a GPU. The link is part of the machine's key, so that
-// such times are never taken for times of a real node.
+// Loopback is the value of ep.Machine.Link if several ranks share a GPU. The link is part of the machine's key, so
+// times of a shared GPU are never taken for times of a real node.
 const Loopback = "loopback"
 
 // Limits that the kernels are written for.

@@ -66,8 +66,8 @@ var slotRulesRank = divided("1/3").with(rules{
 const homeRank = "rows=home,wait_sms=0,threads=512,unit=1024"
 
 // dispatchRulesRank gives values with rows=home to long calls on a limited number of SMs. On 24 SMs of 2 H100, 4,096
-// tokens in BF16 then took 226 us instead of 428 us. Blocks of 1,024 threads spill registers if they convert BF16 to FP8,
-// and on 8 ranks.
+// tokens in BF16 then took 226 us instead of 428 us. Blocks of 1,024 threads spill registers in two cases: if they
+// convert BF16 to FP8, or if there are 8 ranks.
 var dispatchRulesRank = slotRulesRank.with(rule{"long limited", homeRank}, rule{"long limited bf16 !ranks>4", "threads=1024"})
 
 // dividedRank gives other divisions of a long call's SMs, and more threads to a short call.
@@ -76,8 +76,8 @@ var dividedRank = rules{
 }
 
 // dispatchStartsRank gives divisions of the SMs with rows=slot, and configs with rows=home. In long calls on a limited
-// number of SMs, the first config is for outputs outside the symmetric heap. In BF16 this config has rows=staged, which
-// was faster than rows=slot.
+// number of SMs, the first config of the list can write outputs outside the symmetric heap. Configs with rows=home can
+// not. In BF16 the first config has rows=staged, which was faster than rows=slot.
 var dispatchStartsRank = slices.Concat(rules{
 	{"long limited !bf16", ""},
 	{"long limited bf16 ranks>4", homeRank + ",rows=staged"},

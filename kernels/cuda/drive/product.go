@@ -253,8 +253,8 @@ func (p *products) planFor(sms int) error {
 	return err
 }
 
-// warm runs one pass, so that the library loads its kernels. Later, kernels that wait for other ranks could delay the
-// loading.
+// warm runs one pass, so that the library loads its kernels before the first call. During a call, kernels that wait for
+// other ranks could delay the loading.
 func (p *products) warm(sms int) error {
 	for i, r := range p.ranks.local {
 		code := newCSteps(1, p.passes())
@@ -355,7 +355,7 @@ func (p *products) amount() string {
 			p.attention.of, p.attention.ownPlan(), p.of, p.ownPlan())
 	}
 	kernelsEach := int(C.ep_product_kernels(p.plans[p.own][0]))
-	return fmt.Sprintf("%d launches of %d of the %d products of %s, %d kernels each%s", p.share, p.batch, p.of.Groups, p.of, kernelsEach, p.ownPlan())
+	return fmt.Sprintf("%d launches, each with %d of the %d products %s, in %d kernels%s", p.share, p.batch, p.of.Groups, p.of, kernelsEach, p.ownPlan())
 }
 
 func (p *products) ownPlan() string {

@@ -28,7 +28,7 @@ type program struct {
 	ranks  *rankSet
 	native *cSteps
 	marks  [][]cu.Event // [rank] recorded events
-	long   bool         // one warm-up round is enough
+	long   bool         // rounds are long or the GPU is warm, so one warm-up round is enough
 	took   ep.RunTime   // host time of all runs
 }
 

@@ -111,8 +111,8 @@ func (l *link) exchange(t task) (a answer, err error) {
 	return a, nil
 }
 
-// rootFailure returns the failure that explains the others, or nil. A failure of another kind comes before a hang,
-// because it may have caused the hang.
+// rootFailure returns the failure that explains the others, or nil. If one rank hangs and another rank fails in
+// another way, it returns the other rank's failure, because that failure may have caused the hang.
 func rootFailure(all []answer, b *Backend) error {
 	for rank, a := range all {
 		if a.Status != "" && a.Status != ep.Hang {

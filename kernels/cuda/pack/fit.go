@@ -63,8 +63,8 @@ var fitCounts = func() (out []int) {
 	return out
 }()
 
-// Beyond returns the reason why no pack can have the next count in fitCounts after `tokens`. It returns nil if a pack
-// can.
+// Beyond returns the reason why no pack can be made for the next count in fitCounts above `tokens`. It returns nil if a
+// pack can be made.
 func (f *Fitter) Beyond(tokens int) error {
 	i, _ := slices.BinarySearch(fitCounts, tokens+1)
 	if i == len(fitCounts) {

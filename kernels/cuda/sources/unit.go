@@ -95,7 +95,7 @@ func (u Unit) Hash(arch, compiler string) (string, error) {
 	return hex.EncodeToString(h.Sum(nil)), nil
 }
 
-// ArchName returns the compiler's name of a machine's architecture, such as sm_90a for sm_90.
+// ArchName returns a machine's architecture in the spelling of the compiler, such as sm_90a for sm_90.
 func ArchName(m ep.Machine) (string, error) {
 	var n int
 	if _, err := fmt.Sscanf(m.Arch, "sm_%d", &n); err != nil || n < 50 {
@@ -104,8 +104,8 @@ func ArchName(m ep.Machine) (string, error) {
 	return ArchOf(n/10, n%10), nil
 }
 
-// ArchOf returns the compiler's name of a compute capability. From 9.0 on, the name ends with the
-// letter a, which allows architecture-specific instructions.
+// ArchOf returns a compute capability in the spelling of the compiler. From 9.0 on, it ends with the letter a, which
+// allows architecture-specific instructions.
 func ArchOf(major, minor int) string {
 	if major >= 9 {
 		return fmt.Sprintf("sm_%d%da", major, minor)

@@ -16,8 +16,8 @@ static EpcommStatus check_call(EpComm *c, const EpcommCall *call) {
   if (call->tokens < 0 || call->tokens > most)
     return comm_say(c, EPCOMM_INVALID, "tokens: %d is outside 0 to %d, the pack's max_tokens", call->tokens, most);
   if (call->fullest != 0 && (call->fullest < call->tokens || call->fullest > most))
-    return comm_say(c, EPCOMM_INVALID, "fullest: %d is outside tokens (%d) to max_tokens (%d); give 0 if it is not known", call->fullest,
-                    call->tokens, most);
+    return comm_say(c, EPCOMM_INVALID, "fullest: %d is less than call.tokens (%d) or more than max_tokens (%d); give 0 if it is not known",
+                    call->fullest, call->tokens, most);
   if (call->routing < 0 || call->routing > EPCOMM_ALL_ROUTINGS || call->purpose < 0 || call->purpose > EPCOMM_FOR_HALVES)
     return comm_say(c, EPCOMM_INVALID, "routing or purpose: routing %d or purpose %d does not exist", call->routing, call->purpose);
   return EPCOMM_OK;
@@ -98,11 +98,11 @@ EpcommStatus choice_check(EpComm *c, const EpcommCall *call, const Choice *k) {
   if (call->out != NULL && (call->row_offsets == NULL || call->expert_ids == NULL || call->src_info == NULL ||
                             (scales && call->out_scales == NULL) ||
                             ((k->dtype->dtype == EPCOMM_NVFP4 || pack_by_rank(c->pack.head)) && call->scale_offsets == NULL)))
-    return comm_say(c, EPCOMM_INVALID, "outputs: out is given, and row_offsets, expert_ids, src_info, out_scales or scale_offsets is "
-                    "missing; without out the library's own memory is used");
+    return comm_say(c, EPCOMM_INVALID, "outputs: call.out is given, but row_offsets, expert_ids, src_info, out_scales or scale_offsets is "
+                    "missing; leave call.out NULL to use the library's own memory");
   if (call->out == NULL && c->options.own_outputs)
-    return comm_say(c, EPCOMM_INVALID, "outputs: out is NULL, but this EpComm was created with own_outputs, so that it has no memory "
-                    "for outputs");
+    return comm_say(c, EPCOMM_INVALID, "outputs: call.out is NULL, but with the option own_outputs the library has no memory for outputs; "
+                    "give your own");
   if (op == COMBINE && (call->y == NULL || (call->tokens > 0 && call->combined == NULL)))
     return comm_say(c, EPCOMM_INVALID, "y and combined: combine needs both");
   if (op == COMBINE && c->nodes > 1 && (uint64_t)(uintptr_t)call->y - (uint64_t)(uintptr_t)comm_heap(c) >= c->at.bytes)

@@ -27,7 +27,7 @@ typedef struct SlotAt {
 typedef struct HeapAt {
   uint64_t control, extra, bytes;
   uint64_t survival; /* EpSurvival; a reset keeps its content */
-  uint64_t abort; /* EpArgs.given_up, then an abort word */
+  uint64_t abort; /* two words: EpArgs.given_up, and the abort word of kernels without a state */
   uint64_t world;
   uint64_t normal;
   SlotAt slots[EPCOMM_MAX_SLOTS];

@@ -5,11 +5,12 @@
 #include "epcomm_deepep.h"
 
 EpcommStatus comm_check_size(EpComm *c, size_t size, size_t want, const char *name) {
-  return size == want ? EPCOMM_OK : comm_say(c, EPCOMM_INVALID, "%s: set the member size to the size of the struct", name);
+  return size == want ? EPCOMM_OK : comm_say(c, EPCOMM_INVALID, "%s: its member \"size\" must hold the size of the struct", name);
 }
 
 static EpcommStatus check_known(EpComm *c, const char *what) {
-  if (c->give_back != NULL) return EPCOMM_OK; /* load.c looks up give_back after the others, so it has found all */
+  /* load.c stops at the first kernel that the pack lacks. It looks up give_back after all others of this file. */
+  if (c->give_back != NULL) return EPCOMM_OK;
   return comm_say(c, EPCOMM_PACK, "%s: the pack is too old for this call; make the pack again", what);
 }
 

@@ -13,8 +13,8 @@ import (
 )
 
 // placeTwin gives the twin its own session if the backend allows two sessions. The twin is the default, measured a
-// second time in the A/A test. If the twin has its own session, the test also shows effects of memory addresses. Blocks
-// without the twin close its session, because candidates may need the memory.
+// second time in the A/A test. If the twin has its own session, the test also shows effects of memory addresses. If
+// `live` lacks the twin, placeTwin closes the twin's session, because candidates may need the memory.
 func (r *Runner) placeTwin(ctx context.Context, live []int) {
 	if !slices.Contains(live, search.Twin) {
 		_ = r.closeTwin() // if the worker is lost, the next request fails

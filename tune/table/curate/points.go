@@ -39,8 +39,8 @@ func (g group) measuredThere(s segment, tokens int) segment {
 	return s
 }
 
-// outranked reports whether a row has a time but no search at a token count, while the other table has a search nearby.
-// Nearby means that no token count searched by the row's own table lies between the two counts.
+// outranked reports whether the row r was measured at a token count without a search, and the other table has a search
+// nearby. The other table's search is nearby if r's own table has no search at a token count in between.
 func (g group) outranked(side int, r, other *table.Row, tokens int) bool {
 	if r == nil || other == nil || !slices.Contains(r.Evidence.Between, tokens) || len(r.Evidence.Between) == len(r.Evidence.Tokens) {
 		return false

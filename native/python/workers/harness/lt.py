@@ -103,7 +103,7 @@ class LtProduct(TorchProduct):
             self.sms_left = 0
 
     def amount(self, share):
-        return "%d launches of %d of the %d products of %s, %d kernels each%s" % (
+        return "%d launches, each with %d of the %d products %s, in %d kernels%s" % (
             share, self.batch, self.size.groups, spelled(self.size), self.lib.ep_product_kernels(self.plan()), own_plan(self))
 
 

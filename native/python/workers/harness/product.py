@@ -98,5 +98,5 @@ class TorchProduct:
             return "%d copies of %d MiB" % (share, COPY_BYTES >> 20)
         kernels = 1 if self.size.dtype == "bf16" else self.batch
         where = " on the CPU, in BF16" if self.device.type == "cpu" else ""
-        return "%d launches of %d of the %d products of %s, %d kernels each, by PyTorch %s%s" % (
+        return "%d launches, each with %d of the %d products %s, in %d kernels, by PyTorch %s%s" % (
             share, self.batch, self.size.groups, spelled(self.size), kernels, torch.__version__, where)

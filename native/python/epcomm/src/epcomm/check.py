@@ -22,7 +22,7 @@ def main(a):
     if a.apart and not a.spawn:
         raise ValueError("--apart starts the processes itself: give --spawn N, the number of ranks")
     if a.placement < 0:
-        raise ValueError(f"--placement {a.placement}: give a number of blocks, or 0 for the place that torch chooses")
+        raise ValueError(f"--placement {a.placement}: give how many memory blocks to allocate, or 0 for the memory that torch chooses")
     if not a.spawn:
         return run(a, int(os.environ.get("LOCAL_RANK", "0")))
     times = []
@@ -241,8 +241,8 @@ def _everyone(c, mine):
     return every
 
 
-# Number of calls in the graph that _chain measures. No barrier separates pairs, so with more than two of them some
-# ranks would run ahead.
+# Number of calls in the graph that _chain measures. There is no barrier between two pairs. With more than two pairs,
+# some ranks would run ahead of others.
 _FOLD = {"pair": 2, "dispatch": 12, "combine": 12}
 
 
@@ -266,9 +266,8 @@ _BLOCK = 8 << 20
 
 
 def _placed(tensors, number):
-    """Allocates `number` blocks of memory, copies the tensors into the last block and returns the copies. The time of
-    a call depends on the addresses of its tensors, by up to 5 %. If `number` is 0, it returns the tensors
-    themselves."""
+    """Allocates `number` blocks of memory, copies the tensors into the last block and returns the copies. If `number`
+    is 0, returns the tensors themselves. The addresses of tensors change the time of a call by up to 5 %."""
     if not number:
         return tensors
     size = max(sum(t.numel() * t.element_size() + 255 for t in tensors), _BLOCK)

@@ -73,8 +73,8 @@ _NAMES = ("layout", "dispatch", "dispatch_again", "combine", "ll_dispatch", "ll_
 
 
 def _plain():
-    """Imports the extension as a module of plain functions. Returns None if the extension cannot find the tensor in a
-    Python object of this PyTorch."""
+    """Imports the extension as a module of plain functions. These read C++ tensors directly from Python's tensor
+    objects. Returns None if the extension does not know the memory layout of these objects in this PyTorch."""
     try:
         loader = importlib.machinery.ExtensionFileLoader("epcomm_native", load()._name)
         module = importlib.util.module_from_spec(importlib.util.spec_from_loader("epcomm_native", loader))
@@ -94,8 +94,9 @@ def _module():
 
 
 def calls(handle, low_sent, normal_sent, event):
-    """Returns an object Calls of the extension, or None. `handle`, `low_sent` and `normal_sent` are the types of
-    objects that calls make. `event` is the event that every call returns."""
+    """Returns an object of the extension's type Calls. Returns None if the extension cannot be used. `handle`,
+    `low_sent` and `normal_sent` are the types of objects that calls make. `event` is the event that every call
+    returns."""
     return _module().Calls(handle, low_sent, normal_sent, event) if _module() else None
 
 

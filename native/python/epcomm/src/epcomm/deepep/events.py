@@ -169,7 +169,7 @@ def new_lane(device, rank):
 
 
 def tensors_in(value):
-    """Returns all tensors in nested tuples and lists, and all tensors that handles among them keep."""
+    """Returns all tensors in nested tuples and lists. If a tuple has an attribute `sent`, that is searched, too."""
     if isinstance(value, torch.Tensor):
         return [value]
     if isinstance(value, (tuple, list)):

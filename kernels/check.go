@@ -55,7 +55,8 @@ func CheckWord(c ep.Config, name string, known ...string) error {
 	return nil
 }
 
-// CheckConfig checks that a config of one of the kernels `all` can run. Its error is a Failure with status illegal.
+// CheckConfig finds a config's kernel in `all`, and checks that the config can run. Its error is a Failure with status
+// illegal.
 func CheckConfig(all []Kernel, m ep.Machine, p ep.Problem, c ep.Config) error {
 	k, err := Find(all, p.Op, c.Kernel)
 	if err == nil {

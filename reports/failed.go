@@ -47,7 +47,7 @@ var severity = []ep.Status{
 	ep.Mismatch, ep.Hang, ep.Crash, ep.LaunchFailed, ep.CompileFailed, ep.Unstable, ep.Illegal,
 }
 
-// FailedTable lists at most limit failed configs; a limit of 0 means all.
+// FailedTable lists at most `limit` failed configs. If `limit` is 0, it lists all failed configs.
 func FailedTable(cases []*Case, limit int) Table {
 	t := Table{
 		Name: "failed", Title: "Failed: configs that did not run or gave wrong answers",

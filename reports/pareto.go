@@ -75,7 +75,7 @@ func ParetoTable(cases []*Case) Table {
 			t.Add(append(cells, c.Cells(e)...)...)
 		}
 	}
-	t.Note(p.Shared, "Each row has the fastest measured config with at most this number of SMs; the config may be unconfirmed. time: without the drift between rounds, so it differs a little from the median.")
+	t.Note(p.Shared, "Each row has the fastest measured config with at most this number of SMs; the config may be unconfirmed. time excludes the drift between rounds, so it differs a little from the median.")
 	t.Note(DefaultNotes(cases)...)
 	return t
 }

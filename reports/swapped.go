@@ -29,8 +29,9 @@ type Swapped struct {
 	Reason  string         // why there is no verdict
 }
 
-// Swap judges the decisions in `chosen` by the times in `on`, another machine's searches. If the search of a combine
-// did not measure the config, Swap takes the times of the same combine's search with another dispatch dtype.
+// Swap judges the decisions in `chosen` by the times in `on`, another machine's searches. A combine can have several
+// searches, one for each dtype of the dispatch. Only one of them is complete. If another search did not measure the
+// config, Swap takes the config's times from the complete search.
 func Swap(chosen, on []*record.Recording) []Swapped {
 	type id struct {
 		problem ep.Problem

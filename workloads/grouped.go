@@ -4,7 +4,7 @@ import "fmt"
 
 var groupedKind = kind{
 	name: "grouped",
-	doc:  "every expert has a random score, and a group's score is the sum of its two highest expert scores; a token selects the experts with the highest scores in t of the g groups, those with the highest group scores (DeepSeek-V3)",
+	doc:  "the experts form g groups, and every expert has a random score; a group's score is the sum of its two highest expert scores; a token takes the t best groups, and selects the best experts of these groups (DeepSeek-V3)",
 	params: []param{
 		{name: "g", min: 1, max: 256, def: 8, whole: true},
 		{name: "t", min: 1, max: 256, def: 4, whole: true},

@@ -17,8 +17,8 @@ var powerlawKind = kind{
 	},
 }
 
-// powerlaw follows aiconfigurator's density x^-a between 1 and 0.8 times the number of tokens. If there are at
-// most as many selections as experts, the bounds are 0.01 and 2. Only the ratio of the bounds matters.
+// powerlaw follows aiconfigurator's density x^-a between 1 and 0.8 times the number of tokens. If there are at most as
+// many selections as experts, the bounds are 0.01 and 2. Only the ratio of the bounds matters.
 func powerlaw(s drawRequest, a, span float64) []float64 {
 	if math.IsNaN(span) {
 		span = max(1, 0.8*float64(s.rows()))

@@ -40,7 +40,7 @@ func (p Preset) Hazards() []string {
 		}
 	}
 	if p.TopK > 8 {
-		add("top-%d is more than the 8 that NCCL EP's low-latency and TensorRT-LLM's kernels take", p.TopK)
+		add("top-%d is more than the 8 that TensorRT-LLM's kernels and NCCL EP's low-latency kernels take", p.TopK)
 	}
 	if p.ZeroExperts > 0 {
 		share := float64(p.ZeroExperts) / float64(p.Experts+p.ZeroExperts)

@@ -15,8 +15,8 @@ type urn struct {
 	alias  []int32
 }
 
-// After maxRepeats redraws, draw calls `rest`. This method draws only from the experts that are left, and does not
-// change their chances.
+// maxRepeats limits how often the method draw tries again if it draws an expert twice. Then it calls `rest`, which
+// draws only from the other experts. Both ways give these experts the same chances.
 const maxRepeats = 3
 
 // newUrn makes an urn of positive weights. The smallest possible weight is 2^-40 of the largest.

@@ -24,7 +24,7 @@ func newRank(f *flags) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "rank",
 		Short: `Serve one rank on one GPU, for --backend "launch:COMMAND epbench-cuda rank"; needs NVSHMEM`,
-		Long: `Serve one rank of the kernels that cross hosts, on one GPU. A launcher starts a process
+		Long: `Serve one rank on one GPU, with the kernels that cross hosts. A launcher starts a process
 for each rank and sets the rank's number in a variable: torchrun (RANK), mpirun
 (OMPI_COMM_WORLD_RANK), srun (SLURM_PROCID), MPICH (PMI_RANK). All ranks connect back to
 epbench, and ranks other than 0 also to rank 0. See epbench docs multinode.`,

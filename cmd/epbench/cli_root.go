@@ -70,7 +70,8 @@ func needSubcommand(cmd *cobra.Command, args []string) error {
 	return unknownCommand(cmd, args[0])
 }
 
-// prepare wraps the help texts of a command and its subcommands. Wrong arguments then cause exit code 2.
+// prepare wraps the lines of help texts, for a command and its subcommands. It also makes wrong arguments cause exit
+// code 2.
 func prepare(cmd *cobra.Command) {
 	if check := cmd.Args; check != nil {
 		cmd.Args = func(cmd *cobra.Command, args []string) error { return badInput(check(cmd, args)) }

@@ -216,7 +216,7 @@ func rowTable() reports.Table {
 	columns = append(columns, timedColumn(7))
 	return reports.Table{Name: "rows", Columns: append(columns, reports.Numbers("rounds", "").Dropped(19),
 		reports.Words("clock").Dropped(20).Keyed(), reports.Words("source").Dropped(11).Keyed()),
-		Notes: []string{"median: of the config; gain: time of the default / median, with its 95 % interval; --config ID, or --config TABLE#ROW with a row number of this list, names a config"}}
+		Notes: []string{"median: the median time of the config; gain: the time of the default divided by the median, with its 95 % interval; commands take these configs as --config ID, or as --config TABLE#ROW with the row number of this list"}}
 }
 
 func addRow(t *reports.Table, s table.Source, i int) {

@@ -66,7 +66,7 @@ func (o *fitOptions) shape(s trace.Summary) ([]int64, int, error) {
 		return counts, topK, nil
 	}
 	if o.experts < len(counts) || o.experts > trace.MaxExperts {
-		return nil, 0, fmt.Errorf("--experts: %d is outside %d, the highest id + 1, to %d", o.experts, len(counts), trace.MaxExperts)
+		return nil, 0, fmt.Errorf("--experts: %d is outside %d to %d; the lower bound is the highest id + 1", o.experts, len(counts), trace.MaxExperts)
 	}
 	return append(counts, make([]int64, o.experts-len(counts))...), topK, nil
 }

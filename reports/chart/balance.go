@@ -11,8 +11,8 @@ import (
 	"github.com/epbench/epbench/workloads"
 )
 
-// BalanceFigure draws the busiest rank's load divided by the mean load, along the tokens of a trace. One line has the
-// experts in equal blocks. A second line has them where EPLB, DeepSeek's load balancer, places them.
+// BalanceFigure draws the busiest rank's load divided by the mean load, along the tokens of a trace. One line of the
+// plot is for experts in equal blocks. A second line is for experts as EPLB, DeepSeek's load balancer, places them.
 func BalanceFigure(name string, r *workloads.BalanceResult) Figure {
 	f := Figure{
 		Name: slug("balance", name), Title: "Busiest rank's load / mean: " + name, Width: 6.4 * vg.Inch, Height: 3.4 * vg.Inch,

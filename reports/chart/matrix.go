@@ -92,7 +92,8 @@ func shade(v float64) color.RGBA {
 	return color.RGBA{mix(a.R, b.R), mix(a.G, b.G), mix(a.B, b.B), 0xff}
 }
 
-// darkText and lightText stay on dark screens, where the HTML page replaces the colours ink and paper.
+// darkText and lightText are the colours of text in cells. The HTML page replaces the colours ink and paper on dark
+// screens, but not these two.
 var darkText, lightText = color.RGBA{0x1f, 0x23, 0x29, 0xff}, color.RGBA{0xfe, 0xff, 0xff, 0xff}
 
 func inkOn(fill color.RGBA) color.RGBA {

@@ -53,7 +53,7 @@ func drawBeside(c draw.Canvas, b reports.BesidePareto) {
 	if len(b.Phased) > 0 {
 		ring := draw.GlyphStyle{Color: accent, Radius: vg.Points(4), Shape: draw.RingGlyph{}}
 		p.Add(&plotter.Scatter{XYs: within(pointsOf(b.Phased)), GlyphStyle: ring})
-		key.add("cost of split phases", nil, &ring)
+		key.add("cost with send and receive in separate kernels", nil, &ring)
 	}
 	p.Draw(key.below(c))
 }

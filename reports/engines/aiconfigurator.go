@@ -95,7 +95,7 @@ func (t *a2aTable) add(l *reports.Loaded, c *reports.Case) {
 		p, w := c.Problem, l.Run.Work(c.Problem.Op, e.Config)
 		word := backend.dtypes[p.Dispatch]
 		if word == "" && p.Op == ep.Combine && p.Dispatch == ep.BF16 {
-			word = backend.dtypes[ep.FP8] // a combine sends BF16 after either dispatch
+			word = backend.dtypes[ep.FP8] // a combine sends BF16, even after a dispatch in FP8
 		}
 		if word == "" {
 			t.bf16++

@@ -159,7 +159,8 @@ func (f *Follower) Silent(now time.Time) time.Duration {
 }
 
 // Left returns the rest of the budget. Without a budget, it estimates that each unfinished search takes the mean time
-// of the finished searches. ok is false if there is no budget and either no search or every search is finished.
+// of the finished searches. ok is false if no budget is set and there is nothing to estimate: before the first search
+// has finished, and after the last one.
 func (f *Follower) Left(now time.Time) (left time.Duration, ok bool) {
 	elapsed, done := f.Elapsed(now), len(f.Run.Searches)
 	switch {

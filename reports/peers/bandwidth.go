@@ -34,7 +34,7 @@ var Definitions = []Definition{
 	{"aws", "tokens times top-k times the payload", func(p ep.Problem) float64 { return perSelection(p) * payload(p) }},
 }
 
-// FindDefinition returns the definition called name.
+// FindDefinition returns the definition with this name.
 func FindDefinition(name string) (Definition, error) {
 	return ep.Find("definition", name, Definitions, func(d Definition) string { return d.Name })
 }

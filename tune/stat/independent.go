@@ -90,8 +90,8 @@ func RatioReach(sessions int, spread float64) float64 {
 	return math.Expm1(student(sessions) * spread * math.Sqrt(2/float64(sessions)))
 }
 
-// DecidedBand returns the smallest band with which Judge mostly finds two equally fast programs the same. See
-// RatioReach.
+// DecidedBand returns the smallest band with which Judge returns Same in most comparisons of two equally fast programs.
+// See RatioReach.
 func DecidedBand(sessions int, spread float64) float64 {
 	far := 1 + RatioReach(sessions, spread)
 	return far*far - 1

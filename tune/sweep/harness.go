@@ -114,8 +114,8 @@ func (l *harness) measureAA(ctx context.Context, r *measure.Runner, limit time.D
 	return aa, err
 }
 
-// hostBound returns a function of the default's seconds. If an empty kernel takes hardly less time than the default,
-// this function says that launch parameters cannot matter. Otherwise it returns "".
+// hostBound returns a function that gets the default's time in seconds. If an empty kernel takes hardly less time, the
+// function returns a text that says that launch parameters cannot matter. Otherwise it returns "".
 func (l *harness) hostBound(r *measure.Runner) func(seconds float64) string {
 	return func(seconds float64) string {
 		if r.Workload.Problem.Objective == ep.BesideProduct || !measure.HostBound(seconds, r.Clock(), l.empty) {

@@ -58,7 +58,7 @@ func (s *sweeper) noisyReason(noisy []*activeSearch) string {
 	}
 	// The factor 1.25 allows for a wider spread in the next sweep.
 	if band := math.Ceil(100*1.25*largest) / 100; band <= widestBand {
-		ways = append(ways, fmt.Sprintf("sweep again with --band %.0f%%, so that a smaller difference counts as none", 100*band))
+		ways = append(ways, fmt.Sprintf("sweep again with --band %.0f%%, so that times with smaller differences count as equal", 100*band))
 	}
 	return fmt.Sprintf("no table: in %d of %d searches two measurements of the default differ by more than the band of %.0f %%, and the largest difference is %.1f %%; %s",
 		len(noisy), len(s.searches), 100*policy.Band, 100*largest, strings.Join(append(ways, "quiet the machine"), ", or "))

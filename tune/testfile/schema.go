@@ -11,9 +11,9 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// Schema returns the JSON schema of the type of value. The function `own` returns the schema of a
-// type that encodes itself, and nil for other types. The argument `commented` is the import path of
-// the package whose comments the schema contains, or "".
+// Schema returns the JSON schema of the Go type that the argument `value` has. The function `own` returns the schema of
+// a type that encodes itself, and nil for other types. The argument `commented` is the import path of the package whose
+// comments the schema contains, or "".
 func Schema(t testing.TB, title string, value any, commented string, own func(reflect.Type) *jsonschema.Schema) *jsonschema.Schema {
 	t.Helper()
 	r := jsonschema.Reflector{Anonymous: true, ExpandedStruct: true, Mapper: func(t reflect.Type) *jsonschema.Schema {

@@ -9,13 +9,13 @@ import (
 )
 
 // activationKernels declares the kernel that computes SwiGLU between an expert's two matrix products. The source is in
-// native/kernels/silu. Its entry points take EpSiluArgs instead of EpArgs. Calls share no data, so the state has no
-// memory. The default values are the constants of Modular's MAX.
+// native/kernels/silu. Its entry points take EpSiluArgs instead of EpArgs. Calls share no data, so the kernel has no
+// memory of its own. The default values are the constants of Modular's MAX.
 func activationKernels() []Declaration {
 	return []Declaration{{
 		Kernel: kernels.Kernel{
 			Name: "fused_silu", Op: ep.Activation, Check: checkSilu,
-			Doc:    "One kernel: a warp loads 256 gates and ups of a row, multiplies, rounds to the dtype and stores.",
+			Doc:    "One kernel: a warp loads 256 gate values and 256 up values of a row, computes SwiGLU, rounds to the dtype and stores.",
 			Params: slices.Concat(params("sms 16 24 32 64 *132", "threads 256 512 *1024", "in_flight/silu", "pdl *0 1"), kernels.ActivationParams()),
 		},
 		source: "silu/silu.cuh", State: State{Name: "activation"},

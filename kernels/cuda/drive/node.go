@@ -177,8 +177,8 @@ type module struct {
 	byGPU []cu.Module
 }
 
-// load compiles and loads a unit once. Never call it while a kernel waits for other ranks: the driver may not load
-// anything before that kernel ends.
+// load compiles and loads a unit once. Never call it while a kernel waits for other ranks: it can happen that the
+// driver loads nothing before that kernel ends.
 func (n *node) load(u sources.Unit) (*module, error) {
 	key := u.Key()
 	if m := n.modules[key]; m != nil {

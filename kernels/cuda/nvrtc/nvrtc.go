@@ -45,7 +45,7 @@ func Open() (*Library, error) {
 		l.version = fmt.Sprintf("%d.%d", major, minor)
 		return l, nil
 	}
-	return nil, fmt.Errorf("no libnvrtc: install the Python package nvidia-cuda-nvrtc with this program (pip install 'epbench[cuda]'), set %s to the folder that holds it, or run make cuda-deps in the repository whose bin holds this program (%s)", Env, strings.Join(tried, "; "))
+	return nil, fmt.Errorf("no libnvrtc: install the Python package nvidia-cuda-nvrtc (pip install 'epbench[cuda]'), set %s to the folder of libnvrtc, or run make cuda-deps if this program is in the folder bin of epbench's repository (%s)", Env, strings.Join(tried, "; "))
 }
 
 func candidates(exe string) []string {

@@ -111,7 +111,7 @@ type stateRecord struct {
 type regionRecord struct {
 	Bytes  uint64
 	Fill   uint8
-	Halves uint8  // 1: all regions of an Area have the same middle address; 0: the same start
+	Halves uint8  // 1: calls alternate between halves, and regions that share memory have one middle; 0: one start
 	Area   uint16 // regions with equal Area share memory; 0: none
 	Name   uint32
 }

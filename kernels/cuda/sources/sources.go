@@ -66,7 +66,8 @@ func Closure(source string) (map[string]string, error) {
 	return out, nil
 }
 
-// codes and fileCodes cache CodeOnly of sources and of single files. Most files are included by many sources.
+// codes caches the results of Code. fileCodes caches the code of single files, because most files are included by many
+// sources.
 var codes, fileCodes sync.Map
 
 // Code returns CodeOnly of a device source and all that it includes.

@@ -209,8 +209,8 @@ typedef struct EpcommCall {
   void *combined;  /* [tokens, hidden] BF16 */
   const void *bias;     /* [hidden] BF16, only for combines with epilogue=bias */
   float epilogue_scale; /* only for combines with epilogue=scale. epbench pack chooses no combine with an epilogue */
-  uint64_t rows;        /* layout rank packed: number of rows for which the given outputs have room. 0 means max_rows;
-                           then a call that ends with a fault does not write NaN to the rows */
+  uint64_t rows;        /* layout rank packed: number of rows for which the given outputs have room. 0 means max_rows.
+                           With 0, a call that ends with a fault does not write NaN to the rows */
   int32_t *row_tokens;  /* layout rank packed: [rows] each row's token on its source rank, or NULL. If given, ids in
                            expert_ids have 64 bits */
 } EpcommCall;
@@ -220,7 +220,7 @@ typedef struct EpcommInfo {
   size_t size;
   int rank, ranks, hidden, experts, local_experts, topk, max_tokens;
   int groups;       /* groups of rows: one for each rank in layouts rank and rank packed, else one for each local
-                       expert. A fused shared expert has one more group, which is the first */
+                       expert. With a fused shared expert there is one more group, the first one */
   int shared, skip_a2a, reduced;
   int in_flight;
   int largest_grid; /* most SMs that a call takes */
@@ -338,8 +338,8 @@ EPCOMM_API EpcommStatus epcomm_shrink(EpComm *comm, uint64_t alive);
  * the gathered bytes of other ranks are not read. */
 EPCOMM_API EpcommStatus epcomm_grow(EpComm *comm, uint64_t alive);
 
-/* Stores the set of living ranks, and how many ids of this rank have named an expert of a lost rank since
- * creation, in calls that have ended. Either pointer may be NULL. */
+/* Stores the set of living ranks in `alive`. Stores in `dropped` how many ids of this rank named an expert of a lost
+ * rank. It counts the calls since epcomm_create that have ended. Either pointer may be NULL. */
 EPCOMM_API EpcommStatus epcomm_survivors(EpComm *comm, uint64_t *alive, uint64_t *dropped);
 
 EPCOMM_API EpcommStatus epcomm_explain(EpComm *comm, const EpcommCall *call, EpcommExplanation *out);

@@ -7,8 +7,8 @@ import (
 	"github.com/epbench/epbench/tune/search"
 )
 
-// Samples beside a matrix product are besideSamples times as long, because their results are small differences of noisy
-// times.
+// besideSamples multiplies the length of a sample beside a matrix product. Its result is a small difference of noisy
+// times, so it must be longer than other samples.
 const besideSamples = 8
 
 type stageTogether struct {

@@ -37,7 +37,7 @@ var Exporters = []Exporter{
 	{"csv", ".csv", "one line for each row, for spreadsheets", exportCSV},
 }
 
-// Find returns the exporter called name.
+// Find returns the exporter with this name.
 func Find(name string) (Exporter, error) {
 	var known []string
 	for _, e := range Exporters {

@@ -294,7 +294,7 @@ class EP:
         self.comm.abandon()
 
 
-# ---- custom operators; an int stands for an EP, which _known maps to the EP ----
+# ---- custom operators: their argument ep is the number of an EP in _known ----
 
 _known, _next = {}, itertools.count()
 
@@ -336,8 +336,8 @@ def _(y, topk_ids, weights, src_info, ep, fullest, slot, dtype, routing, purpose
 
 
 def dispatch(ep, x, topk_ids, weights, *, fullest=0, slot=0, dtype=0, routing=0, purpose=0):
-    """Calls EP.dispatch as a custom operator. The operator is declared to write its outputs, so torch.compile does
-    not move code that reads them before the operator."""
+    """Calls EP.dispatch as a custom operator. torch.compile knows that the operator writes its outputs, so code that
+    reads these outputs stays behind the operator."""
     view = ep._view(slot, word(DTYPES, dtype, "dtype"))
     torch.ops.epcomm.dispatch(
         x, topk_ids, weights, *view, ep.id, fullest, slot, word(DTYPES, dtype, "dtype"), word(ROUTINGS, routing, "routing"),

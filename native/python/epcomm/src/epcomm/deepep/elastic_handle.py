@@ -87,8 +87,8 @@ class EPHandle:
 
     @functools.cached_property
     def psum_num_recv_tokens_per_expert(self):
-        """Index after the last row of each local expert, int32 [local experts]. With do_expand padding follows this
-        index; without do_expand padding lies before it."""
+        """Index after the last row of each local expert, int32 [local experts]. If do_expand is true, padding follows
+        this index. Otherwise padding lies before it."""
         counts = self.num_unaligned_recv_tokens_per_expert
         ends = expand.aligned(counts, self.expert_alignment).cumsum(0, dtype=torch.int32)
         return ends - expand.aligned(counts, self.expert_alignment) + counts if self.do_expand else ends

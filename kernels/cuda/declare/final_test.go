@@ -51,3 +51,18 @@ func TestStartsAreLegal(t *testing.T) {
 		}
 	})
 }
+
+// TestFinalRegistersEmulated: with own=registers, a rank sums the rows of its own tokens in the same order as the
+// oracle. Some tokens have no row on their own rank, and others have only one row on another rank.
+func TestFinalRegistersEmulated(t *testing.T) {
+	checkEach(t, dispatchFinal(), combineFinal(), []fastCase{
+		{pairProblem(ep.FP8, 8, 512, 64, 8, 4), []int{1, 0, 4, 3}, 0.7, 0,
+			"sms=3,wait_sms=1,threads=128", "own=registers,in_flight=8,sms=3,wait_sms=1,threads=64,algo=dedup", 50},
+		{pairProblem(ep.BF16, 2, 2056, 32, 6, 6), []int{6, 2}, 0, 0.3,
+			"sms=2,wait_sms=0,threads=64", "own=registers,in_flight=12,sms=2,wait_sms=0,threads=64", 10},
+		{pairProblem(ep.BF16, 2, 1032, 80, 3, 40), []int{40, 17}, 0.5, 0,
+			"sms=4,wait_sms=1,threads=64", "own=registers,in_flight=4,sms=2,wait_sms=1,threads=64,algo=dedup", 10},
+		{pairProblem(ep.BF16, 4, 4104, 64, 8, 3), []int{3, 1, 2}, 0, 0.1,
+			"sms=2,wait_sms=1,threads=64", "own=registers,in_flight=8,sms=2,wait_sms=1,threads=96", 10},
+	})
+}

@@ -40,8 +40,25 @@ EP_DEVICE const uint8_t *fin_row(const EpArgs &a, uint64_t route) {
   return reinterpret_cast<const uint8_t *>(a.y) + (route & 0xffffffffu) * FIN_ROW_BYTES;
 }
 
-EP_DEVICE void fin_prefetch(const EpArgs &a, const FinReturn &r) {
-  if (static_cast<uint32_t>(r.route) != FIN_NOWHERE) prefetch_l2(fin_row(a, r.route), FIN_ROW_BYTES);
+/* Returns true if all weights are 1, as in a call without router weights. Then the rows are added as they are, and
+ * leaving out the products changes no bit. */
+EP_DEVICE bool fin_plain(const FinReturn &r) {
+  const bool one = static_cast<uint32_t>(r.route >> 32) == __float_as_uint(1.0f);
+  return __all_sync(EP_FULL_WARP, one || static_cast<uint32_t>(r.route) == FIN_NOWHERE);
+}
+EP_DEVICE void fin_add_row(float (&acc)[FIN_WIDTH][8], const uint4 (&data)[FIN_WIDTH], float weight, bool plain) {
+  if (!plain) {
+#pragma unroll
+    for (uint32_t v = 0; v < FIN_WIDTH; v++) bf16_accumulate(acc[v], data[v], weight);
+    return;
+  }
+#pragma unroll
+  for (uint32_t v = 0; v < FIN_WIDTH; v++) {
+    float x[8];
+    bf16_unpack(data[v], x);
+#pragma unroll
+    for (int i = 0; i < 8; i++) acc[v][i] = __fadd_rn(acc[v][i], x[i]);
+  }
 }
 
 /* A position in a message: a bit for each row still to visit, and the byte column. For a sum, all rows are visited

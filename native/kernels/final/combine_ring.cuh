@@ -25,26 +25,27 @@ EP_DEVICE void fin_store(uint8_t *slot, uint32_t column, uint4 data) {
 
 /* Handles one step that has arrived: sends it, or adds it and sends the sum after the last row. */
 EP_DEVICE void fin_send_step(const EpArgs &a, const EpCall &c, const FinReturn &r, FinWalk w, const uint4 (&data)[FIN_WIDTH],
-                             float (&acc)[FIN_WIDTH][8]) {
+                             float (&acc)[FIN_WIDTH][8], bool plain) {
   int k = __ffs(w.left) - 1;
   uint8_t *slot = fin_return(a, r.source, r.token, EP_DIRECT ? k : a.rank);
   uint32_t column = w.column + c.lane * 16;
   float weight = __uint_as_float(static_cast<uint32_t>(__shfl_sync(EP_FULL_WARP, r.route, k) >> 32));
   bool last = EP_DIRECT || (w.left & (w.left - 1)) == 0;
+  if (!EP_DIRECT) fin_add_row(acc, data, weight, plain);
+  if (!last) return;
 #pragma unroll
   for (uint32_t v = 0; v < FIN_WIDTH; v++) {
-    if (!EP_DIRECT) bf16_accumulate(acc[v], data[v], weight);
-    if (!last) continue;
     fin_store(slot, column + v * 512, EP_DIRECT ? data[v] : bf16_pack(acc[v]));
 #pragma unroll
     for (int i = 0; i < 8; i++) acc[v][i] = 0;
   }
 }
 
+/* Calls `step` for each row of a message, in FIN_STRIDE bytes at a time: `strides` times from byte `column` on. */
 template <class Step>
-EP_DEVICE void fin_send_ring(const EpArgs &a, const EpCall &c, const FinReturn &r, uint32_t here, Step step) {
-  const uint32_t steps = __popc(here) * FIN_STEPS;
-  FinWalk ahead = {here, 0}, at = ahead;
+EP_DEVICE void fin_walk_ring(const EpArgs &a, const EpCall &c, const FinReturn &r, uint32_t here, uint32_t column, uint32_t strides, Step step) {
+  const uint32_t steps = __popc(here) * strides;
+  FinWalk ahead = {here, column}, at = ahead;
   float acc[FIN_WIDTH][8] = {};
   for (uint32_t i = 0; i < steps + FIN_STAGES - 1; i++) {
     if (i < steps) {
@@ -62,5 +63,8 @@ EP_DEVICE void fin_send_ring(const EpArgs &a, const EpCall &c, const FinReturn &
   }
 }
 EP_DEVICE void fin_send_terms(const EpArgs &a, const EpCall &c, const FinReturn &r, uint32_t here) {
-  fin_send_ring(a, c, r, here, [&](FinWalk w, const uint4 (&data)[FIN_WIDTH], float (&acc)[FIN_WIDTH][8]) { fin_send_step(a, c, r, w, data, acc); });
+  const bool plain = fin_plain(r);
+  fin_walk_ring(a, c, r, here, 0, FIN_STEPS, [&](FinWalk w, const uint4 (&data)[FIN_WIDTH], float (&acc)[FIN_WIDTH][8]) {
+    fin_send_step(a, c, r, w, data, acc, plain);
+  });
 }

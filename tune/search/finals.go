@@ -40,7 +40,7 @@ type roundSet struct {
 // that did not fail, the fastest first.
 func (s *State) Finals(ctx context.Context, p Protocol, stage record.Stage) ([]Finalist, error) {
 	most := int(finalSampleShare*float64(s.spent)) + p.MinRounds*len(s.Required)
-	return s.runFinals(ctx, p, stage, s.finalPoints(p), most, furtherRounds*p.MaxRounds)
+	return s.runFinals(ctx, p, stage, s.finalPoints(p), most, p.MaxRounds)
 }
 
 // finalSampleShare is the largest number of samples of the finals, divided by the samples of the search.
@@ -82,6 +82,7 @@ const (
 	fewestFinalists = 5
 	finalEvery      = 8
 	leastInTime     = 3 // finalists if no time is left
+	rivalErrors     = 3 // see maybeFastest
 )
 
 // finalists returns how many finalists a search wants. `quota` is a share of the points. `more` counts the points
@@ -95,20 +96,20 @@ func (s *State) finalists() (quota, more int) {
 }
 
 // finalPoints returns the required points, a quota of the fastest points, and others that may be as fast as the fastest
-// one, within p.Finalists and the time limit.
+// one, within the time limit. The quota is at most p.Finalists, and so are the others.
 func (s *State) finalPoints(p Protocol) []int {
 	quota, more := s.finalists()
 	inTime := (s.samplesInTime(s)-p.confirmSamples())/p.MinRounds - 1 // besides the default
-	return s.Keep(s.Measured(), min(p.Finalists, quota+more, max(leastInTime, inTime)))
+	return s.Keep(s.Measured(), min(min(p.Finalists, quota)+min(p.Finalists, more), max(leastInTime, inTime)))
 }
 
-// maybeFastest returns how many points are at most two standard errors slower than the fastest one. A point has too
-// few samples to show its noise, so all points count as equally noisy.
+// maybeFastest returns how many points are at most rivalErrors standard errors slower than the fastest one. A point
+// has too few samples to show its noise, so all points count as equally noisy.
 func (s *State) maybeFastest() int {
 	fs, noise := s.adjustedPoints(), s.noise()
 	return len(slices.DeleteFunc(slices.Clone(fs), func(f Finalist) bool {
 		samples := 1/float64(len(f.adjusted)) + 1/float64(len(fs[0].adjusted))
-		return f.Effect-fs[0].Effect > 2*noise*math.Sqrt(math.Pi/2*samples) // see stat.StdErr
+		return f.Effect-fs[0].Effect > rivalErrors*noise*math.Sqrt(math.Pi/2*samples) // see stat.StdErr
 	}))
 }
 
@@ -198,7 +199,7 @@ func (s *State) measureCrowded(ctx context.Context, stage record.Stage, points, 
 	return err
 }
 
-// clearlyErrors says how many standard errors make a point clearly slower. The finals compare up to 24 points
+// clearlyErrors says how many standard errors make a point clearly slower. The finals compare up to 48 points
 // after every ten rounds, so two standard errors would often drop the best point.
 const clearlyErrors = 2.6
 

@@ -3,24 +3,33 @@ package search
 import (
 	"context"
 	"math"
+	"slices"
 
 	"github.com/epbench/epbench/tune/record"
 	"github.com/epbench/epbench/tune/stat"
 )
 
-// These constants bound the further rounds of the finals.
+// These constants bound the further rounds of the finals. The larger bounds hold for rivals that are uncertain.
 const (
-	furtherRounds      = 4   // all rounds of the finals: at most this times MaxRounds
-	furtherSampleShare = 2.5 // all samples of the finals: at most this times the samples of the search
+	furtherRounds        = 4   // all rounds of the finals: at most this times MaxRounds
+	furtherSampleShare   = 2.5 // all samples of the finals: at most this times the samples of the search
+	uncertainRounds      = 16
+	uncertainSampleShare = 6
+	uncertainError       = 0.3 // in bands, see uncertain
 )
 
 // furtherFinals measures more rounds of the fastest finalist and of its rivals, as long as a rival is left.
-// f holds the samples of the finals so far. `done` is the number of rounds so far, and `most` bounds all rounds
-// of the finals.
-func (s *State) furtherFinals(ctx context.Context, p Protocol, f *State, stage record.Stage, done, most int) error {
-	samples := int(furtherSampleShare * float64(s.spent))
-	for ; done+finalStep <= most && f.spent < samples; done += finalStep {
+// f holds the samples of the finals so far. `done` is the number of rounds so far, and `usual` the usual limit of the
+// rounds.
+func (s *State) furtherFinals(ctx context.Context, p Protocol, f *State, stage record.Stage, done, usual int) error {
+	within := func(rounds int, share float64) bool {
+		return done+finalStep <= rounds*usual && f.spent < int(share*float64(s.spent))
+	}
+	for ; within(uncertainRounds, uncertainSampleShare); done += finalStep {
 		live := f.maybeFaster(p.Band / 2)
+		if !within(furtherRounds, furtherSampleShare) {
+			live = f.uncertain(live, uncertainError*p.Band)
+		}
 		if len(live) < 2 || !s.timeFor((len(live)+1)*finalStep+p.confirmSamples(), f) {
 			break
 		}
@@ -47,10 +56,10 @@ func (s *State) samplesInTime(latest *State) int {
 // the neighbours in half of the rounds.
 func (p Protocol) confirmSamples() int { return p.ConfirmRounds * (3 + Neighbours/2) }
 
-const quantile95 = 1.645 // of the normal distribution
+const quantile99 = 2.326 // of the normal distribution
 
 // maybeFaster returns the point that looks fastest, and its rivals. For a rival, the estimated probability that it is
-// faster by more than `by` exceeds 5 %.
+// faster by more than `by` exceeds 1 %.
 func (s *State) maybeFaster(by float64) (out []int) {
 	fs := s.adjustedPoints()
 	for i, f := range fs {
@@ -66,7 +75,15 @@ func (s *State) maybeFaster(by float64) (out []int) {
 // point, and the error of this point seems too small.
 func (s *State) maybeFasterThan(best, rival int, by float64) bool {
 	ratio := stat.Ratio(s.inCommonRounds(rival, best))
-	return math.Log(ratio.Mid)+by < quantile95*ratio.StdErr()
+	return math.Log(ratio.Mid)+by < quantile99*ratio.StdErr()
+}
+
+// uncertain returns the first point, and those of the others whose difference to it has a larger standard error than
+// `most`.
+func (s *State) uncertain(points []int, most float64) []int {
+	return slices.DeleteFunc(points, func(i int) bool {
+		return i != points[0] && stat.Ratio(s.inCommonRounds(i, points[0])).StdErr() <= most
+	})
 }
 
 // inCommonRounds returns the samples of two points in the rounds in which both were measured.

@@ -59,9 +59,9 @@ func TestFinalsEndInProportion(t *testing.T) {
 	p := Protocol{Band: 0.01, Finalists: 2, MinRounds: 10, MaxRounds: 30}
 	for _, c := range []struct {
 		screen int
-		rounds string
+		calls  int // each of ten rounds
 	}{
-		{1, "10"}, {2, "10"}, {6, "10 10"}, {12, "10 10 10"}, {20, "10 10 10 10 10"},
+		{1, 1}, {2, 2}, {6, 4}, {12, 8}, {20, 12},
 	} {
 		e := &script{seconds: wobble(0.3, secondsByPoint(2, 1, 1.01))}
 		s := sixPoints(t, e, Budget{})
@@ -71,8 +71,8 @@ func TestFinalsEndInProportion(t *testing.T) {
 		if _, err := s.Finals(context.Background(), p, "f"); err != nil {
 			t.Fatal(err)
 		}
-		if got := roundsOf(e.asked[1:]); got != c.rounds {
-			t.Errorf("after %d samples: rounds %s, want %s", 3*c.screen, got, c.rounds)
+		if got, want := roundsOf(e.asked[1:]), strings.TrimSpace(strings.Repeat("10 ", c.calls)); got != want {
+			t.Errorf("after %d samples: rounds %s, want %s", 3*c.screen, got, want)
 		}
 	}
 }
@@ -150,7 +150,7 @@ func TestFinalistsOfNoisySearches(t *testing.T) {
 		noise float64
 		most  int
 		want  int // the default included
-	}{{0.001, 24, fewestFinalists + 1}, {0.3, 24, 12}, {0.3, 8, 9}} {
+	}{{0.001, 24, fewestFinalists + 1}, {0.3, 24, 12}, {0.3, 8, 12}, {0.3, 4, 9}} {
 		p := protocol
 		p.Finalists = c.most
 		if got := len(elevenMeasured(t, c.noise, 0).finalPoints(p)); got != c.want {
@@ -167,7 +167,7 @@ func TestFinalsInTime(t *testing.T) {
 		points int // the default included
 		calls  int
 	}{
-		{time.Hour, 6, 2},
+		{time.Hour, 6, 4},
 		{(18 + 20 + confirm) * time.Second, 5, 1}, // 20 s suffice for 4 finalists and the default in 4 rounds
 		{(18 + 19 + confirm) * time.Second, 4, 1},
 		{18 * time.Second, 4, 1},

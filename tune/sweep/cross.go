@@ -188,6 +188,9 @@ func (g group) hasVerdict(v record.Verdict, cfg ep.Config) bool {
 		if cfg.Key() == d.Config.Key() {
 			return d.Verdict == v && !d.KeepsDefault()
 		}
+		if d.Verdict == record.Undecided && cfg.Key() == d.Challenger.Key() {
+			return v == record.Undecided // its confirmation says more than the finals that chose it
+		}
 		x, ok := c.versus(cfg)
 		return ok && stat.Judge(x.config.Gain(x.dflt).Interval, d.Band.Width()) == v
 	})

@@ -71,7 +71,7 @@ func TestUserPresets(t *testing.T) {
 		"name: x":                  "presets:",
 		"- {name: a, hiden: 1}":    "hiden",
 		"- {name: a, name: b}":     "already defined",
-		"- {name: 'a b'}":          "without spaces",
+		"- {name: 'a b'}":          "has no space",
 		"- {name: a, hidden: 8}":   "experts: 0 is outside 1",
 		"- {hidden: 8}":            "name:",
 		"- {name: a, hidden: -1}":  "hidden: -1 is outside 1",

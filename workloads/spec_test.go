@@ -74,7 +74,7 @@ func TestProblemErrors(t *testing.T) {
 		{"all2one", 4, 8, 3, 4, "a rank has 2"},
 		{"ragged:0:9", 2, 8, 2, 4, "max is 9, the problem has 4 tokens per rank"},
 		{"ragged:5", 2, 8, 2, 4, "min is 5, the problem has 4 tokens per rank"},
-		{"uniform+eplb:7", 2, 8, 2, 4, "r is 7 of the problem's 8 experts"},
+		{"uniform+eplb:7", 2, 8, 2, 4, "7 of the problem's 8 experts are replicas"},
 		{"lognormal:effective=100", 2, 8, 2, 4, "effective: 100 is out of reach here"},
 		{"trace:no/such.npy", 2, 8, 2, 4, "no/such.npy"},
 	} {

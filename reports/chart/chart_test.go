@@ -37,7 +37,7 @@ var axisWords = map[string]struct{ words, runs []string }{
 	"gain":      {[]string{"tokens per rank", "gain over the default (x)", "1: as fast as the default"}, []string{"failures", "ties", "large", "cpu-sweep", "cpu-single"}},
 	"bandwidth": {[]string{"tokens per rank", "GB/s of the busiest rank", "each token once to each rank that needs it"}, []string{"failures", "ties", "large", "cpu-sweep", "cpu-single"}},
 	"latency":   {[]string{"tokens per rank", "time of one call (us)"}, []string{"failures", "ties", "large", "cpu-sweep", "cpu-single"}},
-	"heatmap":   {[]string{"(%)", "blank: none was measured"}, []string{"failures", "ties", "large", "cpu-sweep"}},
+	"heatmap":   {[]string{"(%)", "blank: no config was measured"}, []string{"failures", "ties", "large", "cpu-sweep"}},
 	"pareto":    {[]string{"SMs taken", "time of one call (us)"}, []string{"failures", "ties", "large", "cpu-sweep", "cpu-single"}},
 	"regret":    {[]string{"winner of", "launched under", "(%)"}, []string{"failures", "ties", "large", "cpu-sweep"}},
 	"wire":      {[]string{"tokens per rank", "of the wire limit (%)"}, []string{"failures", "large"}},

@@ -46,11 +46,11 @@ func runBayes(ctx context.Context, s *State, whole func() bool) error {
 
 const (
 	batchSize           = 4    // points measured in the same rounds
-	smallBatch          = 2    // batchSize while few points were measured
-	fewPoints           = 50   // see smallBatch and sharedSurrogate
+	smallBatch          = 2    // used instead of batchSize until fewPoints points were measured
+	fewPoints           = 50   // see smallBatch, initialShareOfMany and sharedSurrogate
 	maxInitial          = 48   // largest result of initialQuota
 	initialShare        = 0.4  // share of the budget for initial points
-	initialShareOfMany  = 0.34 // initialShare of a small search of several kernels
+	initialShareOfMany  = 0.34 // used instead of initialShare if several kernels have a budget below fewPoints
 	maxInitialPerKernel = 2
 	perKernelShare      = 0.25 // see initialPerKernel
 	competitiveGap      = 0.7  // see competitive

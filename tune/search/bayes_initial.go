@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// nextInitial returns the next points to measure before predictions begin, or nil if there are enough. Every kernel
-// gets one or two points. Then the competitive kernels take turns.
+// nextInitial returns the next points to measure before predictions begin. It returns nil if predictions can begin.
+// Every kernel gets one or two points. Then the competitive kernels take turns.
 func (b *bayesSearch) nextInitial() []int {
 	if b.Timed() && b.started && b.eval.Spent() > time.Duration(initialShare*float64(b.searchTime()+b.eval.Spent())) {
 		return nil
@@ -86,8 +86,8 @@ func (b *bayesSearch) needsInitial(k *kernelModel) bool {
 	return n < min(b.initialPerKernel(), len(k.points))
 }
 
-// initialPerKernel returns two, because a single point of a fast kernel may be slow. It returns one if two would take
-// more than perKernelShare of the budget.
+// initialPerKernel returns how many initial points each kernel gets. Usually there are two, because one slow point does
+// not show that a kernel is slow. There is one if two points per kernel exceed perKernelShare of the budget.
 func (b *bayesSearch) initialPerKernel() int {
 	if n := b.budget.Evaluations; n > 0 && float64(maxInitialPerKernel*len(b.kernels)) > perKernelShare*float64(n) {
 		return 1

@@ -29,7 +29,7 @@ type Conclusion struct {
 	Winner   Finalist // from the confirmation
 	Default  Finalist
 	Ties     int           // finalists within the band of the fastest
-	Others   []int         // runner-up, then neighbours, fastest first
+	Others   []int         // runner-up, then the further finalists of the confirmation, fastest first
 	Earlier  stat.Estimate // the challenger's gain in the finals
 }
 
@@ -40,7 +40,7 @@ func (r DecisionRules) band() record.Band {
 // ErrNoFinalist says that every finalist failed in the confirmation.
 var ErrNoFinalist = errors.New("no finalist is left")
 
-// Neighbours is the number of finalists in a confirmation besides challenger and runner-up.
+// Neighbours limits the finalists in a confirmation besides challenger and runner-up.
 const Neighbours = 4
 
 // Conclude measures the best finalist (the challenger) and the runner-up against the default, and decides. If the
@@ -70,7 +70,8 @@ func (s *State) Conclude(ctx context.Context, finals []Finalist, r DecisionRules
 	return Conclusion{}, ErrNoFinalist
 }
 
-// confirmationPoints returns challenger and runner-up, and the finalists that run in half of the rounds.
+// confirmationPoints returns the challenger and the runner-up in `points`, and further finalists in `neighbours`. The
+// confirmation measures `neighbours` in half of its rounds.
 func (s *State) confirmationPoints(finals []Finalist, challenger int) (points, neighbours []int) {
 	points = []int{challenger}
 	if challenger == s.Default {

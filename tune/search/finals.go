@@ -29,7 +29,7 @@ type Finalist struct {
 // roundSet holds the samples of a point in consecutive rounds of one session.
 type roundSet struct {
 	session int
-	crowded bool // neighbours were measured in these rounds too
+	crowded bool // further finalists were measured in these rounds too, see confirm
 	rounds  []int
 	logs    []float64 // logarithms of the samples
 }
@@ -43,10 +43,10 @@ func (s *State) Finals(ctx context.Context, p Protocol, stage record.Stage) ([]F
 	return s.runFinals(ctx, p, stage, s.finalPoints(p), most, p.MaxRounds)
 }
 
-// finalSampleShare is the largest number of samples of the finals, divided by the samples of the search.
+// finalSampleShare limits the samples of the finals to a multiple of the samples of the search.
 const finalSampleShare = 1.5
 
-// FinalsOf does the same as Finals for the points of live, without a bound on the samples and without further rounds.
+// FinalsOf does the same as Finals for the points in `live`, without a bound on the samples and without further rounds.
 func (s *State) FinalsOf(ctx context.Context, p Protocol, stage record.Stage, live []int) ([]Finalist, error) {
 	return s.runFinals(ctx, p, stage, live, math.MaxInt, 0)
 }
@@ -96,7 +96,8 @@ func (s *State) finalists() (quota, more int) {
 }
 
 // finalPoints returns the required points, a quota of the fastest points, and others that may be as fast as the fastest
-// one, within the time limit. The quota is at most p.Finalists, and so are the others.
+// one, within the time limit. It returns at most p.Finalists points of the quota, and at most
+// p.Finalists of the others.
 func (s *State) finalPoints(p Protocol) []int {
 	quota, more := s.finalists()
 	inTime := (s.samplesInTime(s)-p.confirmSamples())/p.MinRounds - 1 // besides the default
@@ -114,8 +115,7 @@ func (s *State) maybeFastest() int {
 }
 
 // A StopRule says when a comparison with the default config ends: after MinRounds if the result is clear, and otherwise
-// after MaxRounds. If the times of neighbouring rounds are correlated, the comparison may
-// take more rounds.
+// after MaxRounds. If the times of neighbouring rounds are correlated, the comparison may take more rounds.
 type StopRule struct {
 	MinRounds, MaxRounds int
 	Band                 float64
@@ -139,13 +139,14 @@ func pick(all []Finalist, point int) (out Finalist) {
 }
 
 // confirm measures points and the default config in new rounds, because a point may have been fast by luck before. In
-// half of the rounds it measures `neighbours` too, because a config's times change by about 1 % if other configs run in
-// the same rounds. So the result covers rounds with and without neighbours.
+// half of the rounds it measures `neighbours` (further finalists) too, because a config's times change by about 1 % if
+// other configs run in the same rounds. So the result covers rounds with and without neighbours.
 func (s *State) confirm(ctx context.Context, stage record.Stage, points, neighbours []int, rule StopRule) ([]Finalist, error) {
 	f := NewState(s.Space, s.eval, Budget{}, s.Default, points, s.Rand)
 	defer func() { s.spent += f.spent }()
 	n, each := min(rule.MinRounds, rule.MaxRounds), 1+len(points)+len(neighbours)/2
-	if points[0] == s.Default { // its gain is 1 in every round, so no interval ends the confirmation early
+	// The gain of the default over itself is always 1, so no gain can end the confirmation early.
+	if points[0] == s.Default {
 		n = max(n, min(rule.MaxRounds, s.samplesInTime(s)/each))
 	}
 	var out []Finalist
@@ -172,11 +173,11 @@ func (s *State) confirm(ctx context.Context, stage record.Stage, points, neighbo
 	return out, nil
 }
 
-// correlatedRounds multiplies MinRounds if the times of neighbouring rounds are correlated.
+// correlatedRounds * MinRounds limits the rounds of a comparison if the times of neighbouring rounds are correlated.
 const correlatedRounds = 4
 
-// MeasureFresh measures points, and in half of the rounds the neighbours too. It returns the points that did not fail,
-// the fastest first.
+// MeasureFresh measures `points` in new rounds, and in half of these rounds `neighbours` too. It returns the points
+// that did not fail, the fastest first.
 func (s *State) MeasureFresh(ctx context.Context, stage record.Stage, points, neighbours []int, rounds int) ([]Finalist, error) {
 	f := NewState(s.Space, s.eval, Budget{}, s.Default, points, s.Rand)
 	err := f.measureCrowded(ctx, stage, points, neighbours, rounds)
@@ -279,7 +280,8 @@ func (f Finalist) Gain(dflt Finalist) stat.Estimate {
 	return stat.Ratio(f.commonRounds(dflt, func(roundSet) bool { return true })...)
 }
 
-// commonRounds returns the samples of dflt and f in the rounds in which both were measured.
+// commonRounds returns the samples of dflt and f in the rounds in which both were measured. It takes only the round
+// sets for which `use` returns true.
 func (f Finalist) commonRounds(dflt Finalist, use func(roundSet) bool) (out []stat.Part) {
 	for _, p := range f.parts {
 		i := slices.IndexFunc(dflt.parts, func(q roundSet) bool { return q.session == p.session && q.crowded == p.crowded })

@@ -9,13 +9,14 @@ import (
 	"github.com/epbench/epbench/tune/stat"
 )
 
-// These constants bound the further rounds of the finals. The larger bounds hold for rivals that are uncertain.
+// These constants bound the further rounds of the finals. For uncertain rivals, the bounds uncertainRounds and
+// uncertainSampleShare replace the first two.
 const (
-	furtherRounds        = 4   // all rounds of the finals: at most this times MaxRounds
-	furtherSampleShare   = 2.5 // all samples of the finals: at most this times the samples of the search
+	furtherRounds        = 4   // limits all rounds of the finals, as a multiple of MaxRounds
+	furtherSampleShare   = 2.5 // limits all samples of the finals, as a multiple of the samples of the search
 	uncertainRounds      = 16
 	uncertainSampleShare = 6
-	uncertainError       = 0.3 // in bands, see uncertain
+	uncertainError       = 0.3 // a rival is uncertain above this standard error, as a multiple of the band
 )
 
 // furtherFinals measures more rounds of the fastest finalist and of its rivals, as long as a rival is left.
@@ -43,7 +44,7 @@ func (s *State) furtherFinals(ctx context.Context, p Protocol, f *State, stage r
 // timeFor reports whether the time limit allows this many further samples, see samplesInTime.
 func (s *State) timeFor(samples int, latest *State) bool { return samples <= s.samplesInTime(latest) }
 
-// samplesInTime returns how many further samples the time limit allows, if they take as long as the samples of latest.
+// samplesInTime returns how many further samples the time limit allows, if they take as long as those of `latest`.
 func (s *State) samplesInTime(latest *State) int {
 	each := latest.sampleTime()
 	if !s.Timed() || each == 0 {
@@ -53,7 +54,7 @@ func (s *State) samplesInTime(latest *State) int {
 }
 
 // confirmSamples returns the number of samples of a confirmation that ends early: three configs run in all rounds, and
-// the neighbours in half of the rounds.
+// further finalists (neighbours) in half of the rounds.
 func (p Protocol) confirmSamples() int { return p.ConfirmRounds * (3 + Neighbours/2) }
 
 const quantile99 = 2.326 // of the normal distribution
@@ -70,16 +71,16 @@ func (s *State) maybeFaster(by float64) (out []int) {
 	return out
 }
 
-// maybeFasterThan compares two points round by round. It does not use the errors of adjustedPoints, which subtracts the
-// median over the points of a round: with two or three points, this median nearly equals the sample of one
-// point, and the error of this point seems too small.
+// maybeFasterThan reports whether `rival` may be faster than `best` by more than `by`. It compares the two points round
+// by round, and does not use the standard errors that follow from adjustedPoints. They are too small if rounds have two
+// or three points: adjustedPoints subtracts the round's median, which then nearly equals the sample of one point.
 func (s *State) maybeFasterThan(best, rival int, by float64) bool {
 	ratio := stat.Ratio(s.inCommonRounds(rival, best))
 	return math.Log(ratio.Mid)+by < quantile99*ratio.StdErr()
 }
 
-// uncertain returns the first point, and those of the others whose difference to it has a larger standard error than
-// `most`.
+// uncertain returns the first point and the uncertain ones of the others. A point is uncertain if its difference from
+// the first point has a standard error above `most`.
 func (s *State) uncertain(points []int, most float64) []int {
 	return slices.DeleteFunc(points, func(i int) bool {
 		return i != points[0] && stat.Ratio(s.inCommonRounds(i, points[0])).StdErr() <= most

@@ -44,7 +44,7 @@ func finalKernels() []Declaration {
 	}}
 }
 
-// finalFP8Hidden is the largest hidden size with FP8. Each of a warp's 32 lanes holds four scales, and a scale is for
+// finalFP8Hidden limits the hidden size with FP8. Each of a warp's 32 lanes holds four scales, and a scale is for
 // 128 elements.
 const finalFP8Hidden = 128 * 128
 

@@ -1,7 +1,7 @@
 /* combine_final sends the experts' rows back to their tokens' ranks and sums them, for large batches. The first
  * `senders` blocks draw tickets (numbers of messages) and send these messages; the other blocks sum the rows that
- * arrived. A rank's own rows go to slots too (final/combine_slots.cuh), or with EP_PARTIAL are summed in registers
- * (final/combine_partial.cuh).
+ * arrived. Messages go to slots in the memory of the token's rank. Without EP_PARTIAL, a rank's own rows go to slots,
+ * too (final/combine_slots.cuh). With EP_PARTIAL, it sums its own rows in registers (final/combine_partial.cuh).
  *
  * EP_IN_FLIGHT: vectors that a sending lane has in flight to shared memory; 0: it loads vectors to registers. */
 #ifdef EP_PARTIAL
@@ -17,8 +17,8 @@
 static const uint32_t FIN_UNIT = 2048;
 static const uint32_t FIN_UNITS = (FIN_ROW_BYTES + FIN_UNIT - 1) / FIN_UNIT;
 
-/* Returns a bit for each slot of a token that will be filled. Slot i is for rank i, or with EP_DIRECT for top-k
- * position i. */
+/* Returns which slots of a token will be filled: bit i is for slot i. Slot i belongs to rank i, or with EP_DIRECT to
+ * top-k position i. `id` is the expert at top-k position `lane`, or negative. */
 EP_DEVICE uint32_t fin_slots_used(uint32_t lane, int32_t id) {
   if (EP_DIRECT) return __ballot_sync(EP_FULL_WARP, id >= 0);
   return __reduce_or_sync(EP_FULL_WARP, id < 0 ? 0u : 1u << (id / EP_LOCAL_EXPERTS));
@@ -61,8 +61,8 @@ EP_DEVICE bool fin_wait_started(const EpArgs &a, const EpCall &c) {
 }
 
 /* Draws tickets and sends their messages. With tickets, all warps have work until the end. While a warp sends, it loads
- * the route of its next message and draws another ticket. It does not prefetch the rows of the next message to L2: that
- * made a call up to 13 % slower. */
+ * the route of its next message and draws another ticket. It does not prefetch the rows of the next message to L2: such
+ * a prefetch made calls up to 13 % slower. */
 EP_DEVICE void fin_combine_async(const EpArgs &a, const EpCall &c) {
   uint32_t *tickets = reinterpret_cast<uint32_t *>(a.counters) + FIN_TICKETS + (c.number & 1);
   bool sends = c.lane < EP_RANKS && !(FIN_PEERS && c.lane == static_cast<uint32_t>(a.rank));

@@ -8,6 +8,7 @@ static const uint32_t FIN_WIDTH = EP_THREADS > 768 ? 2 : 4; /* vectors of a lane
 static const uint32_t FIN_STRIDE = 32 * 16 * FIN_WIDTH;     /* bytes of a row that a warp handles in one step */
 static const uint32_t FIN_STEPS = (FIN_ROW_BYTES + FIN_STRIDE - 1) / FIN_STRIDE;
 
+/* FIN_PEERS: a rank sends messages only to other ranks, not to itself. */
 #ifdef EP_PARTIAL
 static const bool FIN_PEERS = true;
 #else
@@ -21,7 +22,7 @@ EP_DEVICE bool fin_in_row(uint32_t column) { return FIN_ROW_BYTES % FIN_STRIDE =
  * different ranks. The first message goes to the rank after this one. */
 struct FinReturn {
   uint32_t source, token;
-  uint64_t route;
+  uint64_t route; /* lane k: weight << 32 | row of top-k position k; FIN_NOWHERE if the row is not on this rank */
 };
 EP_DEVICE FinReturn fin_load_return(const EpArgs &a, const EpCall &c, uint32_t i, uint32_t all) {
   FinReturn r;
@@ -33,6 +34,7 @@ EP_DEVICE FinReturn fin_load_return(const EpArgs &a, const EpCall &c, uint32_t i
     r.route = fin_words(a, a.rank, FIN_ROUTE, r.source, r.token)[c.lane];
   return r;
 }
+/* Returns a bit for each top-k position that has a row in the message. */
 EP_DEVICE uint32_t fin_here(const FinReturn &r) {
   return __ballot_sync(EP_FULL_WARP, static_cast<uint32_t>(r.route) != FIN_NOWHERE);
 }
@@ -40,8 +42,8 @@ EP_DEVICE const uint8_t *fin_row(const EpArgs &a, uint64_t route) {
   return reinterpret_cast<const uint8_t *>(a.y) + (route & 0xffffffffu) * FIN_ROW_BYTES;
 }
 
-/* Returns true if all weights are 1, as in a call without router weights. Then the rows are added as they are, and
- * leaving out the products changes no bit. */
+/* Returns true if all weights are 1, as in a call without router weights. Then fin_add_row adds the
+ * rows without multiplying them by weights, and the sums have the same bits. */
 EP_DEVICE bool fin_plain(const FinReturn &r) {
   const bool one = static_cast<uint32_t>(r.route >> 32) == __float_as_uint(1.0f);
   return __all_sync(EP_FULL_WARP, one || static_cast<uint32_t>(r.route) == FIN_NOWHERE);

@@ -1,8 +1,9 @@
-/* The parts of combine_final for own=registers: a rank keeps its own sum in registers, and sends only its sums for
- * other ranks' tokens. See common/partial.cuh. */
+/* The parts of combine_final for own=registers: a rank sums its rows of its own tokens in registers, and sends
+ * only its sums for other ranks' tokens. See common/partial.cuh. */
 #pragma once
 
-/* Adds one step that has arrived, and sends the sum after the last row. A single row is sent as it is. */
+/* Adds one step (FIN_STRIDE bytes of a row) that has arrived in shared memory. After the last row, sends the sum. With
+ * EP_F32_SUMS, the row of a message with one row is sent unchanged, and the receiver multiplies it by its weight. */
 EP_DEVICE void fin_partial_step(const EpArgs &a, const EpCall &c, const FinReturn &r, uint32_t here, FinWalk w,
                                 const uint4 (&data)[FIN_WIDTH], float (&acc)[FIN_WIDTH][8], bool plain) {
   uint32_t weight = __shfl_sync(EP_FULL_WARP, static_cast<uint32_t>(r.route >> 32), __ffs(w.left) - 1);
@@ -40,11 +41,12 @@ EP_DEVICE void fin_load_group(const EpArgs &a, const PartialSum &s, PartialGroup
       if (partial_has(g.here[i], p)) g.data[i][p] = ld_once(partial_at(a, s, g, i, p));
 }
 
-/* The vectors for which a thread loads what other ranks have sent before it uses any. */
+/* The number of output vectors in a batch. A thread loads what EP_GROUP other ranks sent for all vectors of a batch,
+ * and then adds. */
 static const uint32_t FIN_BATCH = EP_GROUP * EP_PIECES > 2 ? 1 : FIN_WIDTH / (EP_GROUP * EP_PIECES);
 
-/* Adds what other ranks have sent to this rank's sums of FIN_STRIDE bytes from `first` on, and writes the outputs. The
- * sums are zeroed. */
+/* Writes FIN_STRIDE bytes of a token's output, from byte `first` on. Each value is the sum of this rank's value in
+ * `own` and of what other ranks have sent. Then `own` is zeroed. */
 EP_DEVICE void fin_finish(const EpArgs &a, const EpCall &c, uint32_t token, PartialSum s, uint32_t first, float (&own)[FIN_WIDTH][8]) {
 #pragma unroll
   for (uint32_t batch = 0; batch < FIN_WIDTH; batch += FIN_BATCH) {
@@ -77,7 +79,8 @@ EP_DEVICE void fin_finish(const EpArgs &a, const EpCall &c, uint32_t token, Part
   }
 }
 
-/* Sums a part of a token's output. This rank's rows go through the ring, like the rows of a message. */
+/* Computes `strides` * FIN_STRIDE bytes of a token's output, from byte `column` on. This rank's rows go through the
+ * ring in shared memory (final/combine_ring.cuh), like the rows of a message. */
 EP_DEVICE void fin_sum_part(const EpArgs &a, const EpCall &c, const FinReturn &r, const PartialSum &s, uint32_t column, uint32_t strides) {
   const uint32_t here = fin_here(r);
   const bool plain = fin_plain(r);
@@ -90,7 +93,8 @@ EP_DEVICE void fin_sum_part(const EpArgs &a, const EpCall &c, const FinReturn &r
   });
 }
 
-/* Returns how many strides of a row a warp sums at a time: fewer if there are few tokens, so that all warps have work. */
+/* Returns how many strides (FIN_STRIDE bytes) of a row a warp sums at a time. With few tokens it returns less, so that
+ * all warps have work. */
 EP_DEVICE uint32_t fin_strides(uint32_t tokens, uint32_t warps) {
   uint32_t parts = 1;
   while (parts < FIN_STEPS && tokens * parts < 8 * warps) parts *= 2;

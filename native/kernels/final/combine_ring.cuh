@@ -1,5 +1,6 @@
-/* Sends a message of combine_final through shared memory, where each warp has a ring of steps. So more loads are in
- * flight than with registers: there, the compiler uses a lane's four vectors before it loads the next four. */
+/* Sends a message of combine_final through shared memory, where each warp has a ring buffer of FIN_STAGES steps. A
+ * step is FIN_STRIDE bytes of a row. With the ring, more loads are in flight than with registers
+ * (combine_registers.cuh): for those, the compiler uses a lane's four vectors before it loads the next four. */
 #pragma once
 
 #include "final/combine_message.cuh"
@@ -41,7 +42,8 @@ EP_DEVICE void fin_send_step(const EpArgs &a, const EpCall &c, const FinReturn &
   }
 }
 
-/* Calls `step` for each row of a message, in FIN_STRIDE bytes at a time: `strides` times from byte `column` on. */
+/* Calls `step` for FIN_STRIDE bytes of a row at a time, in the order of fin_step. It does so for `strides` * FIN_STRIDE
+ * bytes of each row of a message, from byte `column` on. */
 template <class Step>
 EP_DEVICE void fin_walk_ring(const EpArgs &a, const EpCall &c, const FinReturn &r, uint32_t here, uint32_t column, uint32_t strides, Step step) {
   const uint32_t steps = __popc(here) * strides;

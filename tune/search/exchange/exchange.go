@@ -35,7 +35,7 @@ type Space struct {
 	Name   string // FOLDER/FILE
 	Points []Point
 
-	// Inconsistent counts configs whose Time differs from the mean of Runs by more than 1 %.
+	// Inconsistent says how many configs have a Time that differs from the mean of Runs by more than 1 %.
 	Inconsistent int
 }
 

@@ -8,7 +8,7 @@ import (
 	"github.com/epbench/epbench/tune/search"
 )
 
-// A Scenario is a kind of noise on configs that take equal time. So every claimed gain is false.
+// A Scenario is a kind of noise. All configs of its space take equal time, so every gain that a search claims is false.
 type Scenario struct {
 	Name  string
 	Noise Noise

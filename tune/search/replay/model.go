@@ -41,8 +41,8 @@ type Noise struct {
 	Common       float64 // deviation of the noise that all configs of a round share
 	CommonMemory float64 // correlation of consecutive rounds
 	Placement    float64 // deviation of a config's noise between sessions
-	Mode         float64 // relative slow-down of the second mode
-	ModeStays    float64 // probability to keep the mode
+	Mode         float64 // each config has a fast and a slow mode; relative slow-down of the slow one
+	ModeStays    float64 // probability that a config's next sample has the same mode
 	Tick         float64 // resolution of the clock in seconds; 0 for an exact clock
 
 	WarmUp  float64 // relative slow-down of the first sample

@@ -11,7 +11,7 @@ import (
 
 const minConfigs = 8
 
-// Starts says which required configs of a recorded search its replays keep.
+// Starts chooses among the required configs of a recorded search. A replay of the search must measure the chosen ones.
 type Starts string
 
 const (

@@ -19,11 +19,11 @@ type Baseline struct {
 	slowest []float64 // seconds, slowest first
 	Tries   int       // expected number of configs until Cutoff
 	each    float64   // mean seconds to try a config
-	Start   float64   // expected seconds to reach leftMedian
-	Cutoff  float64   // expected seconds to reach closeToBest
+	Start   float64   // expected seconds until random search has gone the share `leftMedian` of the way
+	Cutoff  float64   // the same for the share `closeToBest`
 }
 
-// These constants are shares of the way from the median to the best time.
+// These constants are shares of the way from the median time of all configs to the best time.
 const (
 	leftMedian  = 0.01
 	closeToBest = 0.95
@@ -76,8 +76,9 @@ func (b Baseline) at(seconds float64) float64 {
 
 const moments = 1000
 
-// Score returns the mean of (random - found) / (random - best) over moments from Start to Cutoff. At a moment, `random`
-// is the time of the fastest config of random search, `found` that of the searches, and `best` that of the whole space.
+// Score returns the mean of (random - found) / (random - best) over moments from Start to Cutoff. `random` is the
+// time of the fastest config that random search has found until a moment. `found` is the mean of such times of
+// `searches`. `best` is the time of the fastest config of the whole space.
 // The score is 0 for random search, and 1 for searches that know the best config from Start on.
 func (b Baseline) Score(searches [][]step) float64 {
 	best, slowest, sum := b.slowest[len(b.slowest)-1], b.slowest[0], 0.0

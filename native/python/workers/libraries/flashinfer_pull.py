@@ -16,14 +16,14 @@ from harness import Failure, kernel
 from harness.gpu import GPULibrary
 from harness.layers import Layers
 
-INTERLEAVED = 8  # W1 has so many rows of gate, then as many of up, and so on
-LEAST_TOKENS = 8  # smallest number of tokens for which FlashInfer's table has a geometry
+INTERLEAVED = 8  # in W1, this many rows of gate and this many rows of up take turns
+LEAST_TOKENS = 8  # FlashInfer's table of kernel geometries has no entry for fewer tokens
 
 
 def kernel_weights(experts):
     """Returns W1 and W2 of the experts as FlashInfer's kernel wants them. Each is a tuple: numbers [local, inputs,
-    outputs] with the inputs contiguous, scales of the blocks, and two None for scales of whole tensors, which are not
-    used. The rows of W1 change their places, but the scales need not, because all blocks of a matrix have one scale."""
+    outputs] with the inputs contiguous, scales of the blocks, and two None in place of scales of whole tensors.
+    The rows of W1 change their places. The scales need not, because all blocks of a matrix have the same scale."""
     local, double, hidden = experts.w1.shape
     w1 = experts.w1.view(local, 2, double // 2 // INTERLEAVED, INTERLEAVED, hidden).transpose(1, 2).reshape(local, double, hidden)
     return tuple((w.transpose(1, 2), scales, None, None) for w, scales in zip((w1, experts.w2), experts.scales))

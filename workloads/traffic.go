@@ -66,7 +66,7 @@ func (m Matrix) Busiest() int64 {
 	return most
 }
 
-// MessageBytes returns the bytes of a dispatch message in the layout of MAX ep_comm.
+// MessageBytes returns the bytes of a dispatch message. The layout is that of ep_comm in Modular's MAX.
 func MessageBytes(d ep.DType, hidden, topK int) int { return dtype.Of(d, hidden).Message(topK).Bytes }
 
 // CombineBytes returns the bytes of a combine message: one BF16 row.
@@ -96,6 +96,6 @@ func (w *Workload) BytesOp(op ep.Op, kind MessageKind) int64 {
 	return w.BytesDispatch(kind) + w.BytesCombine(kind)
 }
 
-// WireLimit returns the seconds that bytes take on a link of gbs gigabytes (1e9 bytes) per second
-// in each direction.
+// WireLimit returns the seconds that a link needs for `bytes` bytes in one direction. Its speed is `gbs` gigabytes
+// (1e9 bytes) per second.
 func WireLimit(bytes int64, gbs float64) float64 { return float64(bytes) / (gbs * 1e9) }

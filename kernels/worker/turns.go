@@ -43,8 +43,8 @@ func (s *session) RunTurns(ctx context.Context, turns []kernels.Turn) ([]kernels
 	return s.plausibleRounds(turns, r, time.Since(begin))
 }
 
-// retryOneByOne restarts the worker after an error, and requests each turn alone. If all turns succeed, the joint
-// request caused the error. From then on the session requests each turn alone.
+// retryOneByOne restarts the worker after an error, and requests each turn alone. If all turns succeed, it blames
+// the joint request, and the session requests each later turn alone.
 func (s *session) retryOneByOne(ctx context.Context, turns []kernels.Turn, lost error) ([]kernels.Rounds, error) {
 	if ctx.Err() != nil {
 		return nil, ctx.Err()

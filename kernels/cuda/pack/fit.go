@@ -63,8 +63,8 @@ var fitCounts = func() (out []int) {
 	return out
 }()
 
-// Beyond returns the reason why no pack can be made for the next count in fitCounts above `tokens`. It returns nil if a
-// pack can be made.
+// Beyond tries the smallest count in fitCounts above `tokens`. It returns nil if a pack can be made for this count, and
+// otherwise the reason why not.
 func (f *Fitter) Beyond(tokens int) error {
 	i, _ := slices.BinarySearch(fitCounts, tokens+1)
 	if i == len(fitCounts) {

@@ -7,7 +7,7 @@
  *
  * calls      makes eager calls
  * graphs     replays three graphs
- * flight     makes two calls at the same time, in halves on two streams
+ * flight     makes two calls at the same time on two streams; each sends first and receives later
  * outputs    passes the caller's own outputs
  * leak       compares the free device memory after several creations
  * host       measures the host time of a call
@@ -36,7 +36,8 @@
 int ranks_say(EpComm *comm, const char *what, EpcommStatus status) {
   EpcommFault f = {.size = sizeof f};
   int faulty = comm != NULL && status == EPCOMM_FAULT && epcomm_fault(comm, &f) == EPCOMM_FAULT;
-  /* In debug mode (phase 6), a fault with different call numbers also comes from a wait that passed its deadline. */
+  /* Phase 6 is a check of the debug mode. It also fails if ranks are at different calls because a wait passed its
+   * deadline. */
   int deadline = faulty && (f.phase != 6 || (f.source != f.rank && f.want >> 32 != f.got >> 32));
   printf("%s: %s: %s\n", what, epcomm_status_name(status), comm != NULL ? epcomm_error(comm) : "");
   return deadline || status == EPCOMM_GATHER ? RANKS_SLOW : 1;

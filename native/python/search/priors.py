@@ -5,8 +5,8 @@
 
 `measure` searches every space with `bayes` under several settings of its priors, and writes the mean loss of each
 space, setting and budget. `summary` compares three choices. "usual priors" are epbench's priors, which were chosen on
-these spaces. "leave one space out" takes for each space the setting that is best on the average of all spaces but
-this one. "no priors" searches without priors.
+these spaces. "leave one space out" chooses a setting for each space: the best on
+average over the other spaces. "no priors" searches without priors.
 """
 
 import argparse

@@ -11,7 +11,7 @@ import (
 	"github.com/epbench/epbench/tune/stat"
 )
 
-// Effect holds how much time one value of a parameter loses against the best config of the same kernel.
+// Effect holds how much slower the best config with one value of a parameter is than the best config of the kernel.
 type Effect struct {
 	Kernel string
 	Param  string

@@ -4,8 +4,8 @@ import "sync"
 
 const gateBits = 12
 
-// gate returns the value of a gate function at 2^gateBits quantiles of the standard normal
-// distribution, from which router logits are drawn.
+// gate returns the values of a gate function for 2^gateBits router logits. The logits are quantiles of the standard
+// normal distribution.
 type gate func() []float32
 
 // Mixtral and Qwen use softmax over the selected logits. DeepSeek-V3 uses sigmoids divided by their

@@ -17,8 +17,8 @@ import (
 	"github.com/epbench/epbench/tune/testfile"
 )
 
-// outputSchema describes the output of --json. Its definition "table show rows", for example, describes a row of the
-// table "rows" that the command "table show" prints. Later versions keep required columns.
+// outputSchema describes the output of --json. For example, `table show` prints a table named
+// `rows`, and the definition of "table show rows" describes a row of it. Later versions keep required columns.
 const outputSchema = "docs/schema/output.v1.json"
 
 // jsonSamples holds commands whose JSON the schema must describe. They run in order.
@@ -226,7 +226,7 @@ func byName(all []printed) map[string][]map[string]any {
 	return out
 }
 
-// addColumns adds columns to a definition. In a new table, columns of all rows become required.
+// addColumns adds columns to a definition. In a new table, a column becomes required if every row has it.
 func addColumns(def map[string]any, rows []map[string]any, isNew bool) {
 	properties := def["properties"].(map[string]any)
 	had := map[string]int{}

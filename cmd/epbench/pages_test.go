@@ -30,7 +30,8 @@ import (
 //
 //	where COLUMN=VALUE ...           keeps the rows that have these values
 //	columns TITLE=TEMPLATE ...       makes one column for each word; a word without "=", such as us, means us={us}
-//	across COLUMN KEY... TEMPLATE    makes a column for each value of COLUMN, a row for each value of KEY
+//	across COLUMN KEY... TEMPLATE    makes a column for each value of COLUMN and a row for each value of KEY; the
+//	                                 template gives the text of a cell
 //
 // A template names columns in braces: {median_us} prints three digits, {gain_x:2} two decimals. An
 // interval such as [{low}, {high}] is left out if the row has no values for it.

@@ -87,7 +87,8 @@ func row(w *workloads.Workload) string {
 		s.DistinctRanks, 100*s.LocalShare, s.EffectiveExperts, float64(w.BytesDispatch(workloads.Direct))/1e6)
 }
 
-// definition returns the text that defines the modifier of spec, or the distribution without a modifier.
+// definition returns the text that defines the modifier of spec. If spec has no modifier, it returns the definition of
+// the distribution.
 func definition(spec string) string {
 	kinds := append(workloads.Kinds(), workloads.Modifiers()...)
 	items := strings.Split(spec, "+")

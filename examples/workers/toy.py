@@ -5,7 +5,7 @@ This command starts three ranks:
     epbench sweep --ranks 3 --experts 9 --topk 2 --hidden 64 --tokens 4 --routing uniform \
       --backend "launch:examples/workers/ranks.sh 3 python3 examples/workers/toy.py"
 
-The layout is rank: each rank that has experts of a token receives one row.
+The layout is `rank`: a token is sent once to each rank that has experts of it.
 """
 
 import os

@@ -8,8 +8,8 @@ import (
 	"github.com/epbench/epbench/workloads"
 )
 
-// openParams returns the parameters of "open". If a matrix product runs beside the calls, they include the default
-// config. The worker cannot find this config, because only epbench evaluates rules.
+// openParams returns the parameters of "open". If a matrix product runs beside the calls, the parameters include
+// the default config. The worker cannot find this config, because only epbench evaluates rules.
 func (b *Backend) openParams(w *workloads.Workload) (OpenParams, error) {
 	p := routingParams(w)
 	if _, beside := w.Problem.Product(); beside {

@@ -22,8 +22,8 @@ void ep_describe(int result, char text[EP_TEXT_BYTES]) {
 /* Runs before Go and the driver start.
  * - It makes CUDA load kernels early. To load a kernel later, CUDA may wait until the GPU is idle, which may never
  *   happen if a kernel on it waits for another rank.
- * - It sets 32 hardware queues, so that ranks that share a GPU have a queue each. In one queue, a rank's kernel would
- *   wait behind another rank's kernel, which waits for that rank.
+ * - It sets 32 hardware queues, so that ranks that share a GPU have a queue each. With one queue, the
+ *   first rank's kernel would wait for the second rank, whose kernel could not start before the first one ends.
  * - If there is no usable driver, it prints a line to stderr and ends the process. Without this, the Go package cu
  *   would print to stdout, where only messages of the worker protocol may appear. */
 __attribute__((constructor)) static void ep_start(void) {

@@ -135,8 +135,8 @@ func (r rules) when(further string) (out rules) {
 	return out
 }
 
-// split returns a function that gives the values for mode=split. Both launches have the same number of blocks. `needs`
-// lists other values that mode=split requires.
+// split returns a function that gives the values for mode=split. The sending and the receiving kernel have the same
+// number of blocks. `needs` lists other values that mode=split requires.
 func (r rules) split(needs string) func(setting) string {
 	return r.with(rule{"", "mode=split," + needs + ",recv_sms=1/1"}).list
 }

@@ -67,8 +67,8 @@ func TestConditionsNameParameters(t *testing.T) {
 	}
 }
 
-// TestSourcesReadNames: a kernel's source reads each of its macros, and has the entry point of each value of a
-// parameter. The compiler does not notice a misspelt macro.
+// TestSourcesReadNames: a kernel's source reads each of its macros. If the entry point depends on a parameter, the
+// source has an entry point for each value. The compiler does not notice a misspelt macro.
 func TestSourcesReadNames(t *testing.T) {
 	for _, f := range everywhere() {
 		code, err := sources.Code(f.source)
@@ -152,7 +152,7 @@ func TestRulesNameParameters(t *testing.T) {
 	}
 }
 
-// TestRuleWordsAreChecked: a misspelt word panics, even after a word that is false.
+// TestRuleWordsAreChecked: a rule with a misspelt word panics, even if an earlier word of the rule is false.
 func TestRuleWordsAreChecked(t *testing.T) {
 	s := setting{"long": 0, "ranks": 2}
 	for _, when := range []string{"long lnog", "long ranks>=2", "!ranks>", "tokens>4"} {

@@ -2,8 +2,8 @@
  * change of a word), and waits for both. hosts/nvshmem.cuh implements them with NVSHMEM. It is compiled only once for
  * each architecture, because NVSHMEM's headers take seconds to compile.
  *
- * Addresses of targets are in this rank's own symmetric heap, and mean the same offset in the heap of `rank`. If a
- * warp calls a function, all its lanes call it with equal arguments. */
+ * A target is given by its address in this rank's own symmetric heap, and lies at the same offset in the heap of
+ * `rank`. If a warp calls a function, all its lanes call it with equal arguments. */
 #pragma once
 
 #include "common/ptx.cuh"

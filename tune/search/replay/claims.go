@@ -13,7 +13,7 @@ type Scenario struct {
 	Name  string
 	Noise Noise
 
-	// BetweenSessions says that the noise is constant in a session.
+	// BetweenSessions says that the noise differs between sessions, and is constant in each session.
 	BetweenSessions bool
 }
 

@@ -33,7 +33,7 @@ const (
 	Hook      Class = "hook"      // the computation; only the caller sets it
 )
 
-// Cost names the resource whose amount a parameter sets: a field of ep.Cost.
+// Cost says which resource a parameter sets: SMs, threads or bytes of buffers. NoCost means none of them.
 type Cost int
 
 const (
@@ -60,7 +60,8 @@ type Param struct {
 	// Design is true if each value selects another algorithm.
 	Design bool `json:"design,omitempty"`
 
-	// For a Hook, Outside[v] names the work (see ep.Parts) that the caller does itself if the value is v.
+	// Outside belongs to a parameter of class Hook. It maps a value to a part of the work, such as "cast". With this
+	// value, the caller does this part itself. See ep.Parts.
 	Outside map[ep.Value]string `json:"outside,omitempty"`
 }
 

@@ -22,7 +22,7 @@ type Case struct {
 	Routing string
 	Seed    uint64
 	Entries []*Entry         // fastest first; those without times are last
-	AA      *record.AA       // how much the default differs from itself; nil if not tested
+	AA      *record.AA       // two measurements of the default, compared; nil if not tested
 	Load    *record.Workload // numbers of messages and bytes; nil if unknown
 	Search  *record.Search   // nil if there was no search
 }
@@ -40,7 +40,7 @@ type Entry struct {
 	Times  []float64        // seconds of the slowest rank, one for each round that counts: see pickDecidingRounds
 	rounds []Timed          // of Times
 	Median record.Interval  // of Times, or from run.json: see useRecordedMedian
-	Level  float64          // seconds, corrected for drift by the method levels
+	Level  float64          // median in seconds, corrected for drift
 	Blocks []*record.Result // log lines, oldest first
 }
 
@@ -50,8 +50,8 @@ type caseID struct {
 	seed    uint64
 }
 
-// Cases groups results into cases, ordered by operation, dtype, shape, routing and token count. It leaves out cases
-// in which there was no search and only winners of other searches were measured.
+// Cases groups results into cases, ordered by operation, dtype, shape, routing and token count. In some
+// cases there was no search: a sweep measured only the winners of other cases. The list leaves out these cases.
 func Cases(run *record.Run, results []record.Result) []*Case {
 	return slices.DeleteFunc(allCases(run, results), (*Case).isBetweenSearches)
 }
@@ -194,8 +194,9 @@ func (e *Entry) OK() bool { return e.Status == ep.OK && e.Median.Mid > 0 }
 // P returns the p-quantile of Times in seconds.
 func (e *Entry) P(p float64) float64 { return stat.Quantile(e.Times, p) }
 
-// Label returns "default" or "twin" for these entries. For a peer, which is a kernel of a compared library, it
-// returns the kernel's name. For any other entry it returns the values that differ from the default.
+// Label returns the name of an entry in tables. The default has the label "default". Its twin, the default measured
+// again, has the label "twin". A peer, which is a kernel of a compared library, has the kernel's name. The label of any
+// other entry lists the values that differ from the default.
 func (c *Case) Label(e *Entry) string {
 	switch e.Role {
 	case record.Twin, record.Default:
@@ -252,8 +253,8 @@ func (c *Case) Winner() *Entry {
 	return c.Best()
 }
 
-// Spread returns the A/A spread, which says how much the default differs from itself, as a fraction. It returns 0 if
-// this was not tested.
+// Spread returns the A/A spread: how much two measurements of the default differ, as a fraction. It returns 0 if there
+// was no A/A test.
 func (c *Case) Spread() float64 {
 	if c.AA == nil {
 		return 0

@@ -17,7 +17,7 @@ type kind struct {
 	name       string
 	doc        string
 	params     []param
-	statistics []string // statistics that the first argument may set instead, such as gini
+	statistics []string // names that the first argument may have, such as gini in gini=0.25
 	file       bool     // argument is a file name
 	build      func(a args, r *recipe) error
 }
@@ -44,10 +44,10 @@ func (a args) loadLaw(load func(s drawRequest, x float64) ([]float64, error)) lo
 	return loadLaw{load: load, param: a.first, x: a.v[0], statistic: a.statistic}
 }
 
-// Parse reads a routing as --routing spells it: name[:arg[:arg]][+modifier[:arg]].... The first argument may name a
-// statistic of the loads, such as gini=0.25. Parse then solves for the first parameter, so that the expected loads have
-// this value. For an argument out of bounds, the error gives the bounds. For an unknown name, the error suggests a
-// similar name.
+// Parse reads a routing as --routing spells it: name[:arg[:arg]][+modifier[:arg]].... The first argument may give a
+// statistic of the loads, such as gini=0.25. The distribution then computes its first parameter. With this parameter,
+// the expected loads have a Gini coefficient of 0.25. For an argument out of bounds, the error gives the bounds. For an
+// unknown name, the error suggests a similar name.
 func Parse(spec string) (Distribution, error) {
 	if len(spec) > maxSpec {
 		return Distribution{}, fmt.Errorf("%.40q...: longer than %d bytes", spec, maxSpec)
@@ -136,7 +136,7 @@ func (k kind) parse(s string, given bool) (args, error) {
 		}
 		a := args{}
 		if a.file, a.digest = ep.SplitDigest(s); a.digest == "" {
-			a.digest, _ = fileDigest(a.file) // New returns the error
+			a.digest, _ = fileDigest(a.file) // the draw of a routing reads the file again and reports this error
 		}
 		return a, nil
 	}

@@ -26,8 +26,8 @@ type Workload struct {
 	Class   ep.Class  // set by New
 }
 
-// BatchRank returns the index in Ranks at which a rank's tokens are. With Problem.SkipA2A, all ranks have the same
-// tokens, and the index is 0. Otherwise the index is the rank.
+// BatchRank returns the index of a rank's routing in Ranks. With Problem.SkipA2A, all ranks have the same tokens, and
+// the index is 0. Otherwise the index is the rank.
 func (w *Workload) BatchRank(rank int) int {
 	if w.Problem.SkipA2A {
 		return 0

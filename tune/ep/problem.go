@@ -40,7 +40,8 @@ type Problem struct {
 	Objective Objective `json:"objective,omitzero"`
 	Layout    Layout    `json:"layout,omitzero"` // order of received rows
 
-	// Intermediate is the number of elements between an expert's two matrix products, for op Layer only.
+	// Intermediate is the row length, in elements, of the input of an expert's second matrix product. Only op Layer has
+	// this field.
 	Intermediate int `json:"intermediate,omitempty"`
 }
 

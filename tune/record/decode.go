@@ -95,8 +95,8 @@ func (d *decoder) cutSeconds(line []byte) (rest []byte, seconds [][]float64) {
 	return line[:at+1], seconds
 }
 
-// cut removes a field from a line and stores the field's value in *out. It takes the value from `known`. If `known`
-// lacks the field's text, cut returns the whole line.
+// cut removes a field from a line and stores the field's value in *out. The map `known` holds values that were decoded
+// before, by their JSON text. If `known` lacks the text of the field's value, cut returns the whole line.
 func cut[T any](line []byte, name, end string, known map[string]T, out *T) (rest []byte, found bool) {
 	at := bytes.Index(line, []byte(name))
 	if at < 0 {
@@ -225,8 +225,9 @@ func (s *scanner) eat(c byte) bool {
 	return false
 }
 
-// number parses a duration, which is finite and not negative. For a short decimal number it divides two float64 values
-// that are both exact. The quotient is then the float64 nearest to the decimal number (Clinger 1990).
+// number parses a duration, which is finite and not negative. For a short decimal number, it divides the digits by a
+// power of ten. A float64 holds both without rounding. So the quotient is the float64 nearest to the decimal number
+// (Clinger 1990).
 func (s *scanner) number() (float64, error) {
 	s.space()
 	start, mantissa, digits, point, exp := s.pos, 0, 0, -1, 0

@@ -40,7 +40,7 @@ type Result struct {
 	Clock       string           `json:"clock,omitempty"`        // how the times were measured
 	Fold        int              `json:"fold,omitempty"`         // number of calls averaged in each entry of Seconds
 	Seconds     [][]float64      `json:"seconds,omitempty"`      // [round][rank] seconds of one call
-	Beside      *ep.BesideRounds `json:"beside,omitempty"`       // nil without a matrix product
+	Beside      *ep.BesideRounds `json:"beside,omitempty"`       // set if a matrix product ran at the same time
 	Round0      int              `json:"round0"`                 // number of the first round in Seconds
 	MHz         []float64        `json:"mhz,omitempty"`          // SM clock of each rank
 	LayerStages []ep.StageTime   `json:"layer_stages,omitempty"` // time of each stage of op layer
@@ -63,8 +63,8 @@ const (
 	Peer      Role = "peer"      // a config of another library
 )
 
-// SessionID returns the number of the session in which r was measured. Old logs have no session numbers. There, each
-// block of StageSession is one session, and the remaining blocks together are one more session.
+// SessionID returns the number of the session in which r was measured. Old logs have no session numbers. In an old log,
+// each block of StageSession is a session with its own number below 0. All other blocks have the number 0.
 func (r *Result) SessionID() int {
 	if r.Session == 0 && r.Stage == StageSession {
 		return -1 - r.Block

@@ -37,8 +37,8 @@ type Run struct {
 	Band         float64            `json:"band"`               // relative difference up to which times are equal
 	Seed         uint64             `json:"seed"`
 	Strategy     string             `json:"strategy"`
-	Routings     []string           `json:"routings,omitempty"` // canonical specs; the spec of a trace has the digest of the file
-	InterleaveID string             `json:"turns,omitempty"`    // equal in all runs that took turns with each other
+	Routings     []string           `json:"routings,omitempty"` // such as zipf:1.0; a recorded routing is trace:FILE@DIGEST
+	InterleaveID string             `json:"turns,omitempty"`    // the same in runs whose measurements alternated
 	Empty        map[string]float64 `json:"empty,omitempty"`    // seconds that an empty kernel takes, for each clock
 	AA           []AA               `json:"aa,omitempty"`
 	Kernels      []Kernel           `json:"kernels,omitempty"` // kernels of the backend
@@ -121,7 +121,7 @@ type AA struct {
 	Sessions *SessionsAA `json:"sessions,omitempty"`
 }
 
-// SessionsAA compares the default with itself over sessions.
+// SessionsAA compares the default with its twin over sessions.
 type SessionsAA struct {
 	Ratio   Interval `json:"ratio"`   // twin's time / default's time
 	Default float64  `json:"default"` // relative standard deviation of the default's medians

@@ -34,8 +34,8 @@ type Header struct {
 	// Band is the relative difference up to which two times count as equal. 0 means unknown.
 	Band float64 `json:"band,omitempty"`
 
-	// Receipts lists the sorted ids of verifications. Each row's interval covers the gains that its
-	// verifications measured.
+	// Receipts lists the ids of verifications, sorted. A verification measures rows of the table again. The interval of
+	// a row's gain covers all gains that verifications measured for the row.
 	Receipts []string `json:"receipts,omitempty"`
 
 	// MaxSMs is the most SMs that a config or the default may take. 0 means no bound.
@@ -46,16 +46,16 @@ type Header struct {
 	Hooks string `json:"hooks,omitempty"`
 }
 
-// IsDefault reports whether a row launches the default. In a table with MaxSMs, such a row spells out the default's
-// config.
+// IsDefault reports whether a row launches the default. In a table with MaxSMs, the default depends on MaxSMs.
+// There, a row that launches the default holds the default's config. The row's Default is false, and its gain is 1.
 func (h Header) IsDefault(r Row) bool {
 	e := r.Evidence
 	return r.Default || h.MaxSMs > 0 && e.Gain == 1 && e.GainLow == 1 && e.GainHigh == 1
 }
 
 // GainInterval returns the 95 % interval of a row's gain. If the row has one session, GainInterval adds the spread
-// between sessions (docs/intervals.md). All sessions of an older protocol together count as one session,
-// because they could share memory addresses.
+// between sessions (docs/intervals.md). In an older protocol, sessions could share memory addresses. GainInterval
+// counts all such sessions of a row as one session.
 func (h Header) GainInterval(r Row) (low, high float64) {
 	e := r.Evidence
 	if e.Sessions > 1 && e.Protocol >= ownMemoryProtocol || e.GainLow == e.GainHigh || e.GainLow <= 0 {
@@ -119,7 +119,7 @@ type Evidence struct {
 	GainHigh float64   `json:"gain_high"` // upper end of this interval
 	Tried    int       `json:"tried"`     // configs measured
 	Ties     int       `json:"ties"`      // configs within the band of the fastest config
-	Regret   float64   `json:"regret"`    // the config's time divided by the best config's, minus one, under the worst routing
+	Regret   float64   `json:"regret"`    // config's time / best config's time - 1; the largest over the routings
 	Routings []string  `json:"routings"`  // routings measured
 	Tokens   []int     `json:"tokens"`    // token counts measured, rising
 	Complete bool      `json:"complete"`  // every legal config was measured

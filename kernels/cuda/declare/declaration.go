@@ -29,12 +29,13 @@ type Declaration struct {
 	// compiler copies EpArgs to the stack.
 	source string
 
-	// entry lists the parts of the entry point's name, in the form that `chosen` reads. "" means the name of the kernel.
-	// For mode=split, Launches appends a suffix to the name.
+	// entry lists the parts of the entry point's name, separated by spaces. A part can have a condition:
+	// mode=split?PART means PART if mode is split, and !mode=split?PART means PART if mode is not split. An empty entry
+	// means the name of the kernel. With mode=split, each of the two launches adds a suffix to the name.
 	entry string
 
-	// macros lists the macros of a binary, in the form that `chosen` reads. Leave out macros that the entry point does
-	// not read: kernels with the same source and macros share one binary. The words mean:
+	// macros lists the macros of a binary. A macro can have a condition, as in entry. Leave out macros that the entry
+	// point does not read: kernels with the same source and macros share one binary. The words mean:
 	//
 	//	EP_SPLIT                           1
 	//	EP_ROWS=rows                       the value of the parameter rows
@@ -50,9 +51,10 @@ type Declaration struct {
 	// a condition such as "rows=home". The outputs must then lie on the symmetric heap.
 	places string
 
-	// `values` returns the values of the default config, and `split` the values for mode=split. Every search measures
-	// the configs of `starts`, which returns one list of values for each of them. The lists have the form that `with`
-	// reads. They leave out parameters that keep their own default. Without `values`, Kernel.Default is nil.
+	// `values` returns the values of the default config, and `split` returns the values for mode=split. `starts` returns
+	// one list of values for each config that every search measures. A list is spelled "mode=split,wait_sms=5/8". Here
+	// 5/8 means five eighths of the parameter sms. A list leaves out parameters that keep their own default. Without
+	// `values`, Kernel.Default is nil.
 	values, split func(setting) string
 	starts        func(setting) []string
 
@@ -85,8 +87,9 @@ type State struct {
 	// dispatch of the smaller state can run in this memory too.
 	extends string
 
-	// anyDType is true if consecutive calls may have different dtypes. A region whose size depends on the dtype must
-	// then have Halves set, or hold only data of a single call.
+	// anyDType is true if consecutive calls may have different dtypes. Some regions have a size that depends on the
+	// dtype. Consecutive calls must then use different halves of such a region (Region.Halves), or the region must hold
+	// only data of a single call.
 	anyDType bool
 
 	ordered bool // a dispatch always gives its rows the same order
@@ -146,8 +149,9 @@ type Region struct {
 	Bytes int64
 	Fill  byte // initial value of every byte: 0x00 or 0xff
 
-	// Halves is true if consecutive calls use different halves of the region. With anyDType, the second
-	// half begins at the same offset for every dtype. So consecutive calls with different dtypes also share no byte.
+	// Halves is true if consecutive calls use different halves of the region. With State.anyDType, the second half
+	// begins at the same offset for every dtype. So the halves do not overlap, even if consecutive calls have different
+	// dtypes.
 	Halves bool
 
 	// Area names memory that regions of several states have in common, or "". All states with a region in

@@ -33,7 +33,7 @@ func TestChangedResultsAreIllegalUnlessAccepted(t *testing.T) {
 	}
 }
 
-// TestAnswersAreSpelledForThisBuild: a row of an older build lacks the parameters `input` and `mode`. The answer has them.
+// TestAnswersAreSpelledForThisBuild: a row of an older build lacks the parameters input and mode. The answer has them.
 func TestAnswersAreSpelledForThisBuild(t *testing.T) {
 	var stdout, stderr bytes.Buffer
 	args := strings.Fields("table lookup --table h100x2 --model qwen3-30b-a3b --ranks 2 --op dispatch --tokens 1 --dtype bf16 --format csv")

@@ -23,8 +23,10 @@ PACKAGES = $(shell expr $$(nproc || getconf _NPROCESSORS_ONLN) + 2)
 test: ## the quick tests; they need Go and the repository
 	CGO_ENABLED=0 $(GO) test -short -vet=off -p $(PACKAGES) -timeout $(PATIENCE) ./...
 
+# The packages with the longest tests begin first, so that none of them ends long after the others.
+LONGEST = ./tune/search/replay ./kernels/cuda/declare ./cmd/epbench
 test-all: ## every test that needs no GPU, at full length: also device code on the emulator, studies and a browser
-	$(GO) test -timeout $(PATIENCE) ./...
+	$(GO) test -timeout $(PATIENCE) $(LONGEST) ./...
 
 # CONCURRENT lists the packages that start goroutines, also in tests, and the packages whose tests call such
 # packages. In other packages the race detector cannot find anything. kernels/cuda/declare is left out, because its

@@ -80,7 +80,8 @@ func (h *grid) add(at [2]ep.Value, e *reports.Entry) {
 	}
 }
 
-// darkest is the loss from which on all cells have the darkest colour. A loss is (time - best time) / best time.
+// darkest limits the colours: cells with this loss or a larger one have the darkest colour. A loss is
+// (time - best time) / best time.
 const darkest = 1.0
 
 func (h grid) draw(c draw.Canvas) {

@@ -7,7 +7,7 @@ type Precision int
 
 // Full is the zero value, because it is the safe choice.
 const (
-	Full    Precision = iota // the error is at most that of the default config, and every run gives the same bits
+	Full    Precision = iota // no larger error than the default config has; every run gives the same bits
 	Reduced                  // partial sums may be sent as BF16
 )
 

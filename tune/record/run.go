@@ -17,9 +17,9 @@ const (
 	PlotsDir    = "plots"
 )
 
-// Protocol is the revision of the way in which backends measure on GPUs. It rises when a change of the code shifts
-// measured times by more than their intervals. In revision 0, sessions could share memory addresses, and ranks did not
-// leave the start barrier together.
+// Protocol numbers the ways in which backends have measured on GPUs. A change of the code raises it if the change
+// shifts measured times by more than their intervals. In revision 0, sessions could share memory addresses, and ranks
+// did not leave the start barrier together.
 const Protocol = 1
 
 // Run holds the content of run.json.

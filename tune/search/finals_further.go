@@ -9,19 +9,19 @@ import (
 	"github.com/epbench/epbench/tune/stat"
 )
 
-// These constants bound the further rounds of the finals. For uncertain rivals, the bounds uncertainRounds and
-// uncertainSampleShare replace the first two.
+// These constants bound the further rounds of the finals. For uncertain rivals, uncertainRounds replaces furtherRounds
+// and uncertainSampleShare replaces furtherSampleShare.
 const (
 	furtherRounds        = 4   // limits all rounds of the finals, as a multiple of MaxRounds
 	furtherSampleShare   = 2.5 // limits all samples of the finals, as a multiple of the samples of the search
 	uncertainRounds      = 16
 	uncertainSampleShare = 6
-	uncertainError       = 0.3 // a rival is uncertain above this standard error, as a multiple of the band
+	uncertainError       = 0.3 // a rival whose difference has a larger standard error is uncertain, in bands
 )
 
 // furtherFinals measures more rounds of the fastest finalist and of its rivals, as long as a rival is left.
-// f holds the samples of the finals so far. `done` is the number of rounds so far, and `usual` the usual limit of the
-// rounds.
+// f holds the samples of the finals so far. `done` is the number of rounds so far. `usual` is
+// Protocol.MaxRounds, or 0 for no further rounds.
 func (s *State) furtherFinals(ctx context.Context, p Protocol, f *State, stage record.Stage, done, usual int) error {
 	within := func(rounds int, share float64) bool {
 		return done+finalStep <= rounds*usual && f.spent < int(share*float64(s.spent))

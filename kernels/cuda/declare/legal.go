@@ -12,8 +12,8 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// Loopback is the value of ep.Machine.Link if several ranks share a GPU. The link is part of the machine's key, so
-// times of a shared GPU are never taken for times of a real node.
+// Loopback marks a machine on which several ranks share a GPU: ep.Machine.Link then has this value. The link is part of
+// the machine's key. So times of a shared GPU never count as times of a real node.
 const Loopback = "loopback"
 
 // Limits that the kernels are written for.

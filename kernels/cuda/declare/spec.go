@@ -103,5 +103,5 @@ func ExpertSource(p ep.Problem) string {
 	return "common/expert.cuh"
 }
 
-// RoundWords is the number of words at EpArgs.round_base in a pack. Each word holds the call number of one warp.
+// RoundWords counts the words at EpArgs.round_base. Only packs have them. Each word holds the call number of one warp.
 const RoundWords = Warp * sources.RoundBlocks

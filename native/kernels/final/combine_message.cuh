@@ -8,7 +8,7 @@ static const uint32_t FIN_WIDTH = EP_THREADS > 768 ? 2 : 4; /* vectors of a lane
 static const uint32_t FIN_STRIDE = 32 * 16 * FIN_WIDTH;     /* bytes of a row that a warp handles in one step */
 static const uint32_t FIN_STEPS = (FIN_ROW_BYTES + FIN_STRIDE - 1) / FIN_STRIDE;
 
-/* FIN_PEERS: a rank sends messages only to other ranks, not to itself. */
+/* FIN_PEERS is true if a rank sends no messages to itself. */
 #ifdef EP_PARTIAL
 static const bool FIN_PEERS = true;
 #else
@@ -22,7 +22,7 @@ EP_DEVICE bool fin_in_row(uint32_t column) { return FIN_ROW_BYTES % FIN_STRIDE =
  * different ranks. The first message goes to the rank after this one. */
 struct FinReturn {
   uint32_t source, token;
-  uint64_t route; /* lane k: weight << 32 | row of top-k position k; FIN_NOWHERE if the row is not on this rank */
+  uint64_t route; /* lane k, for top-k position k: weight << 32 | row; FIN_NOWHERE if the row is not on this rank */
 };
 EP_DEVICE FinReturn fin_load_return(const EpArgs &a, const EpCall &c, uint32_t i, uint32_t all) {
   FinReturn r;
@@ -42,8 +42,8 @@ EP_DEVICE const uint8_t *fin_row(const EpArgs &a, uint64_t route) {
   return reinterpret_cast<const uint8_t *>(a.y) + (route & 0xffffffffu) * FIN_ROW_BYTES;
 }
 
-/* Returns true if all weights are 1, as in a call without router weights. Then fin_add_row adds the
- * rows without multiplying them by weights, and the sums have the same bits. */
+/* Returns true if all weights are 1, as in a call without router weights. fin_add_row then leaves out
+ * the multiplication by weights, which changes no bit of the sums. */
 EP_DEVICE bool fin_plain(const FinReturn &r) {
   const bool one = static_cast<uint32_t>(r.route >> 32) == __float_as_uint(1.0f);
   return __all_sync(EP_FULL_WARP, one || static_cast<uint32_t>(r.route) == FIN_NOWHERE);

@@ -1,9 +1,10 @@
-/* The parts of combine_final for own=registers: a rank sums its rows of its own tokens in registers, and sends
- * only its sums for other ranks' tokens. See common/partial.cuh. */
+/* The parts of combine_final for own=registers. For a token of another rank, a rank sends the sum of the token's rows.
+ * For a token of its own, it keeps this sum in registers. See common/partial.cuh. */
 #pragma once
 
 /* Adds one step (FIN_STRIDE bytes of a row) that has arrived in shared memory. After the last row, sends the sum. With
- * EP_F32_SUMS, the row of a message with one row is sent unchanged, and the receiver multiplies it by its weight. */
+ * EP_F32_SUMS a sum takes two slots. So a single row is sent unchanged in one slot, and the receiver multiplies it by
+ * the router weight. */
 EP_DEVICE void fin_partial_step(const EpArgs &a, const EpCall &c, const FinReturn &r, uint32_t here, FinWalk w,
                                 const uint4 (&data)[FIN_WIDTH], float (&acc)[FIN_WIDTH][8], bool plain) {
   uint32_t weight = __shfl_sync(EP_FULL_WARP, static_cast<uint32_t>(r.route >> 32), __ffs(w.left) - 1);
@@ -41,8 +42,8 @@ EP_DEVICE void fin_load_group(const EpArgs &a, const PartialSum &s, PartialGroup
       if (partial_has(g.here[i], p)) g.data[i][p] = ld_once(partial_at(a, s, g, i, p));
 }
 
-/* The number of output vectors in a batch. A thread loads what EP_GROUP other ranks sent for all vectors of a batch,
- * and then adds. */
+/* The number of output vectors in a batch. A thread first loads what EP_GROUP ranks have sent for these vectors, and
+ * then adds it. */
 static const uint32_t FIN_BATCH = EP_GROUP * EP_PIECES > 2 ? 1 : FIN_WIDTH / (EP_GROUP * EP_PIECES);
 
 /* Writes FIN_STRIDE bytes of a token's output, from byte `first` on. Each value is the sum of this rank's value in
@@ -66,7 +67,7 @@ EP_DEVICE void fin_finish(const EpArgs &a, const EpCall &c, uint32_t token, Part
         s.own[i] = own[batch + v][i];
         own[batch + v][i] = s.acc[i] = 0;
       }
-      if (!EP_F32_SUMS) bf16_unpack(bf16_pack(s.own), s.own); /* rounded like the sums of other ranks */
+      if (!EP_F32_SUMS) bf16_unpack(bf16_pack(s.own), s.own); /* rounded like the sums that other ranks send */
       partial_add_group(a, s, g[v]);
       for (uint32_t rank = EP_GROUP; rank < EP_PEERS; rank += EP_GROUP) {
         load(v, rank);
@@ -93,8 +94,8 @@ EP_DEVICE void fin_sum_part(const EpArgs &a, const EpCall &c, const FinReturn &r
   });
 }
 
-/* Returns how many strides (FIN_STRIDE bytes) of a row a warp sums at a time. With few tokens it returns less, so that
- * all warps have work. */
+/* Returns how many strides (FIN_STRIDE bytes) of a row a warp sums at a time. With few tokens it returns fewer, so that
+ * more warps share a row and all have work. */
 EP_DEVICE uint32_t fin_strides(uint32_t tokens, uint32_t warps) {
   uint32_t parts = 1;
   while (parts < FIN_STEPS && tokens * parts < 8 * warps) parts *= 2;

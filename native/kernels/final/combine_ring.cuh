@@ -42,8 +42,8 @@ EP_DEVICE void fin_send_step(const EpArgs &a, const EpCall &c, const FinReturn &
   }
 }
 
-/* Calls `step` for FIN_STRIDE bytes of a row at a time, in the order of fin_step. It does so for `strides` * FIN_STRIDE
- * bytes of each row of a message, from byte `column` on. */
+/* Calls `step` with one piece after the other: FIN_STRIDE bytes of one row of a message. The pieces begin at byte
+ * `column` of the rows, and each row has `strides` pieces. fin_step gives the order. */
 template <class Step>
 EP_DEVICE void fin_walk_ring(const EpArgs &a, const EpCall &c, const FinReturn &r, uint32_t here, uint32_t column, uint32_t strides, Step step) {
   const uint32_t steps = __popc(here) * strides;

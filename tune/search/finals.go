@@ -225,6 +225,13 @@ func (s *State) dropSlower(band float64) (rest []int, open bool) {
 func (s *State) adjustedPoints() []Finalist {
 	_, round := stat.Polish(s.obs, s.itemOf[s.Default])
 	all := make([]Finalist, len(s.points))
+	samples := make([]int, len(s.points)) // [item]
+	for _, o := range s.obs {
+		samples[o.Item]++
+	}
+	for k, n := range samples {
+		all[k].adjusted = make([]float64, 0, n)
+	}
 	for _, o := range s.obs {
 		f := &all[o.Item]
 		f.adjusted = append(f.adjusted, o.Log-round[o.Round])

@@ -89,15 +89,19 @@ func (s *State) uncertain(points []int, most float64) []int {
 
 // inCommonRounds returns the samples of two points in the rounds in which both were measured.
 func (s *State) inCommonRounds(a, b int) (out stat.Part) {
-	other := map[int]float64{}
+	itemA, itemB := s.itemOf[a], s.itemOf[b]
+	var other []float64 // [round] logarithm of the time of b
 	for _, o := range s.obs {
-		if s.points[o.Item] == b {
+		for o.Item == itemB && o.Round >= len(other) {
+			other = append(other, math.NaN())
+		}
+		if o.Item == itemB {
 			other[o.Round] = o.Log
 		}
 	}
 	for _, o := range s.obs {
-		if x, ok := other[o.Round]; ok && s.points[o.Item] == a {
-			out.A, out.B = append(out.A, o.Log), append(out.B, x)
+		if o.Item == itemA && o.Round < len(other) && !math.IsNaN(other[o.Round]) {
+			out.A, out.B = append(out.A, o.Log), append(out.B, other[o.Round])
 		}
 	}
 	return out
@@ -110,9 +114,10 @@ const spreadWeight = 20
 // finalists), because the spread of ten samples alone is often far too small.
 func setSpreads(all []Finalist) {
 	var spreads []float64
-	for _, f := range all {
+	for i, f := range all {
+		all[i].spread = stat.Spread(f.adjusted)
 		if len(f.adjusted) > 1 {
-			spreads = append(spreads, stat.Spread(f.adjusted))
+			spreads = append(spreads, all[i].spread)
 		}
 	}
 	if len(spreads) == 0 {
@@ -120,9 +125,7 @@ func setSpreads(all []Finalist) {
 	}
 	usual := stat.Median(spreads)
 	for i, f := range all {
-		if n := float64(len(f.adjusted)); n > 0 {
-			own := stat.Spread(f.adjusted)
-			all[i].spread = math.Sqrt((n*own*own + spreadWeight*usual*usual) / (n + spreadWeight))
-		}
+		n, own := float64(len(f.adjusted)), f.spread
+		all[i].spread = math.Sqrt((n*own*own + spreadWeight*usual*usual) / (n + spreadWeight))
 	}
 }

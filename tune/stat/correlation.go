@@ -57,10 +57,10 @@ func Autocorrelation(xs []float64) float64 {
 
 // centredRanks returns the ranks of a series, with mean 0. Equal readings get the same rank.
 func centredRanks(xs []float64) []float64 {
-	sorted, ranks := slices.Sorted(slices.Values(xs)), make([]float64, len(xs))
+	ascending, ranks := sorted(xs), make([]float64, len(xs))
 	for i, x := range xs {
-		below := sort.SearchFloat64s(sorted, x)
-		upTo := sort.Search(len(sorted), func(k int) bool { return sorted[k] > x })
+		below := sort.SearchFloat64s(ascending, x)
+		upTo := sort.Search(len(ascending), func(k int) bool { return ascending[k] > x })
 		ranks[i] = float64(below+upTo-len(xs)) / 2
 	}
 	return ranks

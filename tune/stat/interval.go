@@ -3,6 +3,7 @@ package stat
 import (
 	"math"
 	"slices"
+	"sync"
 
 	"gonum.org/v1/gonum/floats"
 	gonum "gonum.org/v1/gonum/stat"
@@ -82,7 +83,7 @@ func MedianInterval(xs []float64) record.Interval {
 	if len(xs) == 1 {
 		return record.Interval{Mid: xs[0], Low: xs[0], High: xs[0]}
 	}
-	out := median(slices.Sorted(slices.Values(xs)), 0)
+	out := median(sorted(xs), 0)
 	out.widen(correlationFactor(correlation([]series{{xs: xs}})), 0)
 	return out.Interval
 }
@@ -207,12 +208,12 @@ const (
 // middle returns the median of a session's values, with an interval for independent values. For a coarse clock it
 // returns the mean, because the median would change only by whole ticks.
 func middle(xs []float64) Estimate {
-	sorted := slices.Sorted(slices.Values(xs))
-	tick := tickOf(sorted)
+	ascending := sorted(xs)
+	tick := tickOf(ascending)
 	if tick == 0 {
-		return median(sorted, leastSpread)
+		return median(ascending, leastSpread)
 	}
-	mean, deviation := gonum.MeanStdDev(sorted, nil)
+	mean, deviation := gonum.MeanStdDev(ascending, nil)
 	out := Estimate{Interval: record.Interval{Mid: mean, Low: mean, High: mean}}
 	out.widen(1, math.Hypot(student(len(xs))*deviation/math.Sqrt(float64(len(xs))), tickError(tick, deviation)))
 	return out
@@ -241,6 +242,23 @@ func median(sorted []float64, spread float64) Estimate {
 // medianRank returns where the 95 % interval of a median begins. Of n sorted values, it begins between value d and
 // value d+1. `share` is 0 at value d and 1 at value d+1.
 func medianRank(n int) (d int, share float64) {
+	type rank struct {
+		d     int
+		share float64
+	}
+	if known, ok := medianRanks.Load(n); ok {
+		return known.(rank).d, known.(rank).share
+	}
+	d, share = computeMedianRank(n)
+	medianRanks.Store(n, rank{d, share})
+	return d, share
+}
+
+// medianRanks holds the results of medianRank by n, because they take long to compute and searches need few of them
+// very often.
+var medianRanks sync.Map
+
+func computeMedianRank(n int) (d int, share float64) {
 	heads := distuv.Binomial{N: float64(n), P: 0.5}
 	covers := func(d int) float64 { return 1 - 2*heads.CDF(float64(d)) }
 	for covers(d+1) >= confidence {

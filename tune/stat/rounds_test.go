@@ -3,6 +3,7 @@ package stat
 import (
 	"math"
 	"math/rand/v2"
+	"slices"
 	"strings"
 	"testing"
 
@@ -26,6 +27,36 @@ func TestQuantiles(t *testing.T) {
 	}
 	if !math.IsNaN(Median(nil)) {
 		t.Error("the median of no values must be NaN")
+	}
+}
+
+// TestMedianOfManyValues: the median without sorting all values is the median of the sorted values, also if many values
+// are equal.
+func TestMedianOfManyValues(t *testing.T) {
+	rng := rand.New(rand.NewPCG(1, 1))
+	for n := range 300 {
+		for _, values := range []int{2, 5, 1000000} {
+			xs := make([]float64, n)
+			for i := range xs {
+				xs[i] = float64(rng.IntN(values)) / 7
+			}
+			if got, want := Median(xs), Quantile(xs, 0.5); got != want && n > 0 {
+				t.Fatalf("median of %v is %v, want %v", xs, got, want)
+			}
+		}
+	}
+	xs := rng.Perm(1000)
+	for passes := range 4 {
+		ys := make([]float64, len(xs))
+		for i, x := range xs {
+			ys[i] = float64(x)
+		}
+		if selectLeast(ys, 499, passes); ys[499] != 499 || slices.Max(ys[:499]) != 498 {
+			t.Errorf("after %d passes: %v", passes, ys)
+		}
+	}
+	if got := Median([]float64{math.NaN(), 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12}); got != 6 {
+		t.Errorf("median %v with a NaN, which counts as the least value; want 6", got)
 	}
 }
 

@@ -11,7 +11,14 @@ import (
 
 // Quantile returns the p-quantile of xs (Hyndman and Fan 1996, type 7), or NaN if xs is empty.
 func Quantile(xs []float64, p float64) float64 {
-	return sortedQuantile(slices.Sorted(slices.Values(xs)), p)
+	return sortedQuantile(sorted(xs), p)
+}
+
+// sorted returns a sorted copy of xs.
+func sorted(xs []float64) []float64 {
+	out := slices.Clone(xs)
+	slices.Sort(out)
+	return out
 }
 
 func sortedQuantile(sorted []float64, p float64) float64 {
@@ -29,9 +36,55 @@ func sortedQuantile(sorted []float64, p float64) float64 {
 // Median returns the median of xs, or NaN if xs is empty.
 func Median(xs []float64) float64 { return medianInPlace(slices.Clone(xs)) }
 
+// medianInPlace returns the median of xs, and changes the order of xs.
 func medianInPlace(xs []float64) float64 {
-	slices.Sort(xs)
-	return sortedQuantile(xs, 0.5)
+	if len(xs) < fewToSort || slices.ContainsFunc(xs, func(x float64) bool { return x-x != 0 }) { // NaN or infinite
+		slices.Sort(xs)
+		return sortedQuantile(xs, 0.5)
+	}
+	k := (len(xs) - 1) / 2
+	selectLeast(xs, k, mostPasses)
+	if len(xs)%2 == 1 {
+		return xs[k]
+	}
+	return xs[k] + 0.5*(slices.Min(xs[k+1:])-xs[k])
+}
+
+const (
+	fewToSort  = 12 // the least length for which selectLeast takes less time than slices.Sort
+	mostPasses = 32 // of selectLeast; in some orders it would need one for each value
+)
+
+// selectLeast reorders xs: xs[k] gets the value that it would have in sorted order, and the values before it are at
+// most xs[k] (Hoare 1961, FIND). After `passes` passes over xs it sorts. xs holds finite values.
+func selectLeast(xs []float64, k, passes int) {
+	low, high := 0, len(xs)-1
+	for ; low < high; passes-- {
+		if passes == 0 {
+			slices.Sort(xs[low : high+1])
+			return
+		}
+		pivot := xs[k]
+		i, j := low, high
+		for i <= j {
+			for xs[i] < pivot {
+				i++
+			}
+			for pivot < xs[j] {
+				j--
+			}
+			if i <= j {
+				xs[i], xs[j] = xs[j], xs[i]
+				i, j = i+1, j-1
+			}
+		}
+		if j < k {
+			low = i
+		}
+		if k < i {
+			high = j
+		}
+	}
 }
 
 // Spread returns a robust estimate of the standard deviation of xs, from the median absolute deviation.
@@ -51,13 +104,12 @@ func StdErr(xs []float64) float64 {
 
 // Midmean returns the mean of the middle half of xs (Tukey 1977). Outliers have no effect.
 func Midmean(xs []float64) float64 {
-	sorted := slices.Sorted(slices.Values(xs))
-	cut := len(sorted) / 4
+	cut := len(xs) / 4
 	sum := 0.0
-	for _, x := range sorted[cut : len(sorted)-cut] {
+	for _, x := range sorted(xs)[cut : len(xs)-cut] {
 		sum += x
 	}
-	return sum / float64(len(sorted)-2*cut)
+	return sum / float64(len(xs)-2*cut)
 }
 
 // TimesOf returns the median and the 10 % and 90 % quantiles of xs.

@@ -39,12 +39,19 @@ func Polish(obs []Obs, anchor int) (item, round []float64) {
 	return item, round
 }
 
+// groups returns the indexes of the readings by key.
 func groups(obs []Obs, key func(Obs) int) [][]int32 {
-	n := 0
+	var counts []int // [key]
 	for _, o := range obs {
-		n = max(n, key(o)+1)
+		for key(o) >= len(counts) {
+			counts = append(counts, 0)
+		}
+		counts[key(o)]++
 	}
-	out := make([][]int32, n)
+	out, all := make([][]int32, len(counts)), make([]int32, len(obs))
+	for k, n := range counts {
+		out[k], all = all[:0:n], all[n:]
+	}
 	for i, o := range obs {
 		out[key(o)] = append(out[key(o)], int32(i))
 	}

@@ -14,8 +14,6 @@ import (
 	"strings"
 	"sync"
 	"time"
-
-	"github.com/epbench/epbench/tune/ep"
 )
 
 // silence is the time after which a rank without heartbeats counts as silent.
@@ -23,10 +21,6 @@ const silence = 3 * time.Second
 
 // troubleLimit bounds the wait for rank 0 after another rank failed.
 const troubleLimit = 3 * time.Second
-
-// settle is the time in which epbench still reads messages after a rank disconnected. In this time another rank may
-// report why.
-const settle = 250 * time.Millisecond
 
 // maxNotice is the size limit, in bytes, for messages of ranks other than 0.
 const maxNotice = 1 << 20
@@ -39,14 +33,15 @@ type group struct {
 	gate     gate
 	arrived  chan struct{} // closed when rank 0 has connected
 	closed   chan struct{}
+	left     chan struct{} // closed by allLeft when all ranks are gone
+	allLeft  func()
 	end      func()
 
 	mu      sync.Mutex
 	members map[int]*member // by rank
 	ending  bool            // ranks may disconnect
 	served  int64           // last request that rank 0 answered
-	trouble *Trouble        // first failure
-	gone    bool            // trouble is only a disconnection
+	ends    []end           // failures and disconnections
 	timer   *time.Timer     // ends the group
 }
 
@@ -59,9 +54,10 @@ func newGroup(l net.Listener, end func()) *group {
 		token = rand.Text()
 		mark = tokenEnv + "=" + token
 	}
+	left := make(chan struct{})
 	return &group{
 		token: token, mark: mark, listener: l, arrived: make(chan struct{}), closed: make(chan struct{}),
-		end: end, members: map[int]*member{},
+		left: left, allLeft: sync.OnceFunc(func() { close(left) }), end: end, members: map[int]*member{},
 	}
 }
 
@@ -71,13 +67,6 @@ type member struct {
 	in    *bufio.Reader
 	beat  Beat
 	heard time.Time // when beat arrived
-}
-
-// Trouble is the message of a failed rank.
-type Trouble struct {
-	ID     int64     `json:"id,omitempty"` // failed request, 0 if unknown
-	Status ep.Status `json:"status"`
-	Reason string    `json:"reason"`
 }
 
 func (m *member) String() string {
@@ -145,77 +134,11 @@ func (g *group) heard(rank int, b Beat) {
 	}
 }
 
-// fail stores the first failure. It ends the group after the time `after`, unless rank 0 answers its request before.
-func (g *group) fail(m *member, t Trouble, after time.Duration) {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	late := t.ID != 0 && t.ID <= g.served
-	if g.ending || late || g.trouble != nil && !g.gone {
-		return
-	}
-	lost := g.trouble
-	if !g.gone {
-		g.timer = time.AfterFunc(after, g.end)
-	}
-	g.note(m, t)
-	if g.gone { // either failure may have caused the other
-		g.trouble.Reason = lost.Reason + "; " + g.trouble.Reason
-	}
-	g.gone = false
-}
-
-func (g *group) rankGone(m *member) {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	if g.ending {
-		return
-	}
-	if g.trouble == nil {
-		g.note(m, Trouble{Status: ep.Crash, Reason: "is gone"})
-		g.gone = true
-	}
-	g.stopTimer()
-	time.AfterFunc(settle, g.endUnlessOver)
-}
-
-func (g *group) endUnlessOver() {
-	g.mu.Lock()
-	over := g.ending
-	g.mu.Unlock()
-	if !over {
-		g.end()
-	}
-}
-
-// note stores t as the group's trouble, and puts the rank's name before its reason. The caller holds mu.
-func (g *group) note(m *member, t Trouble) {
-	if !slices.Contains(ep.Statuses(), t.Status) || t.Status == ep.OK {
-		t.Status = ep.Crash
-	}
-	t.Reason = fmt.Sprintf("%s: %s", m, t.Reason)
-	g.trouble = &t
-}
-
 // stopTimer reports whether it stopped a timer. The caller holds mu.
 func (g *group) stopTimer() bool {
 	stopped := g.timer != nil && g.timer.Stop()
 	g.timer = nil
 	return stopped
-}
-
-func (g *group) clearTrouble(request int64) {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	g.served = request
-	if g.stopTimer() {
-		g.trouble = nil
-	}
-}
-
-func (g *group) firstTrouble() *Trouble {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	return g.trouble
 }
 
 func (g *group) allowExit() {

@@ -75,16 +75,16 @@ func TestLateTrouble(t *testing.T) {
 	}
 }
 
-// TestReasonAfterLoss: after a disconnection and a failure, the reason names both.
+// TestReasonAfterLoss: after a disconnection and another rank's failure, the reason names both.
 func TestReasonAfterLoss(t *testing.T) {
 	g, ended := fakeGroup(t)
 	ofRank := func(rank int) *member { return &member{Greeting: Greeting{Rank: rank, Ranks: 3}} }
 	g.rankGone(ofRank(2))
 	g.fail(ofRank(1), Trouble{Status: ep.LaunchFailed, Reason: "no kernel image"}, time.Hour)
-	g.fail(ofRank(2), Trouble{Status: ep.Illegal, Reason: "later"}, time.Hour)
+	g.fail(ofRank(1), Trouble{Status: ep.Illegal, Reason: "later"}, time.Hour)
 	g.clearTrouble(0)
 	<-ended
-	if w, want := g.firstTrouble(), "rank 2 of 3 (host , pid 0): is gone; rank 1 of 3 (host , pid 0): no kernel image"; w == nil || w.Status != ep.LaunchFailed || w.Reason != want {
+	if w, want := g.firstTrouble(), "rank 1 of 3 (host , pid 0): no kernel image; rank 2 of 3 (host , pid 0): is gone"; w == nil || w.Status != ep.LaunchFailed || w.Reason != want {
 		t.Errorf("%+v, want %q", w, want)
 	}
 }

@@ -70,8 +70,9 @@ type Line struct {
 	conn  net.Conn
 	in    *bufio.Reader
 
-	mu   sync.Mutex
-	beat Beat
+	mu       sync.Mutex
+	beat     Beat
+	followed bool // this rank has told epbench that rank 0 is gone
 }
 
 // Join connects to the epbench at EPBENCH_ADDRESS. On rank 0 it calls `meet` with this host's address. `meet` returns
@@ -167,13 +168,35 @@ type readWriter struct {
 	io.Writer
 }
 
-// Visit connects to rank 0's listener.
+// Visit connects to rank 0's listener. If this connection ends later, the rank tells epbench that rank 0 is gone.
 func (l *Line) Visit(address string) (io.ReadWriter, error) {
 	c, in, _, err := connect(address, l.Token, func(net.Conn) (Greeting, error) { return Greeting{Rank: l.Rank, Ranks: l.Ranks}, nil })
 	if err != nil {
 		return nil, fmt.Errorf("connect to rank 0: %w", err)
 	}
-	return readWriter{in, c}, nil
+	return visit{readWriter{in, c}, l}, nil
+}
+
+// visit is the connection to rank 0.
+type visit struct {
+	readWriter
+	line *Line
+}
+
+func (v visit) Read(b []byte) (int, error) {
+	n, err := v.readWriter.Read(b)
+	if err != nil {
+		v.line.follow()
+	}
+	return n, err
+}
+
+func (v visit) Write(b []byte) (int, error) {
+	n, err := v.readWriter.Write(b)
+	if err != nil {
+		v.line.follow()
+	}
+	return n, err
 }
 
 // Serve answers epbench's requests on rank 0.
@@ -214,9 +237,27 @@ func (l *Line) Watch() {
 	}
 }
 
-// Failed tells epbench that this rank failed.
+// Failed tells epbench that this rank failed. It sends nothing if the rank ends only because rank 0 is gone.
 func (l *Line) Failed(status ep.Status, reason string) {
-	l.notify(notifyFailed, Trouble{Status: status, Reason: reason})
+	l.mu.Lock()
+	followed := l.followed
+	l.mu.Unlock()
+	if followed {
+		return
+	}
+	at := float64(time.Now().UnixMicro()) / 1e6
+	l.notify(notifyFailed, Trouble{Status: status, Reason: reason, At: at})
+}
+
+// follow tells epbench once that this rank ends only because rank 0 is gone.
+func (l *Line) follow() {
+	l.mu.Lock()
+	known := l.followed
+	l.followed = true
+	l.mu.Unlock()
+	if !known {
+		l.notify(notifyFailed, Trouble{Status: ep.Crash, Reason: "rank 0 is gone", Follows: true})
+	}
 }
 
 func (l *Line) notify(method string, params any) {

@@ -132,6 +132,9 @@ func (p *process) reap() {
 	p.client.Close() // waits until the last messages are handled
 	timer := time.AfterFunc(leaveLimit, p.kill)
 	if p.group != nil {
+		if !isProtocolError(cerr) {
+			p.group.rankZeroGone()
+		}
 		p.group.close() // makes the other ranks exit
 	}
 	if cerr != nil && !errors.Is(cerr, io.EOF) {
@@ -267,8 +270,7 @@ func (p *process) cause() string {
 		if t := p.group.firstTrouble(); t != nil {
 			return t.Reason
 		}
-		var network *net.OpError
-		if p.exit != nil && p.broke && !errors.As(p.exit, &network) {
+		if p.broke && isProtocolError(p.exit) {
 			return fmt.Sprintf("%s: sent text that is not a message: %v", p.group.first(), p.exit)
 		}
 		return p.group.first().String() + ": is gone"
@@ -277,6 +279,12 @@ func (p *process) cause() string {
 		return "worker died: " + p.exit.Error()
 	}
 	return "worker closed the connection"
+}
+
+// isProtocolError reports whether a connection's error is about the text that was sent.
+func isProtocolError(err error) bool {
+	var network *net.OpError
+	return err != nil && !errors.Is(err, io.EOF) && !errors.As(err, &network)
 }
 
 func (p *process) printedLast() string {

@@ -175,6 +175,9 @@ func TestToyDrills(t *testing.T) {
 			if !errors.As(err, &f) || f.Status != c.status || !strings.Contains(f.Reason, c.reason) || !strings.Contains(f.Reason, "rank 1") {
 				t.Fatalf("got %v, want %s with %q and the rank", err, c.status, c.reason)
 			}
+			if c.status == ep.Crash && !strings.HasPrefix(f.Reason, "run: rank 1 of 3") {
+				t.Errorf("%v: another rank comes first", err)
+			}
 			if left := marked(mark); len(left) > 0 {
 				t.Errorf("processes left: %v", left)
 			}
@@ -286,12 +289,14 @@ class Link:
 for error in (EOFError(), ConnectionResetError(), BrokenPipeError()):
     for rank in (0, 1):
         r = Ranks.__new__(Ranks)
-        r.rank, r.link, r.links, r.number, r.line = rank, Link(error), {1: Link(error)}, 0, types.SimpleNamespace(waiting=False)
+        told = []
+        r.rank, r.link, r.links, r.number = rank, Link(error), {1: Link(error)}, 0
+        r.line = types.SimpleNamespace(waiting=False, follows=told.append)
         for call in (r.share, r.collect):
             try:
                 call(None)
             except SystemExit as e:
-                assert "another rank is gone" in str(e), e
+                assert "another rank is gone" in str(e) and told.pop() == "another rank is gone", e
             else:
                 raise AssertionError((error, rank, call))
 `

@@ -1,5 +1,6 @@
 """Connects one rank to epbench, and exchanges greetings, heartbeats, requests and answers."""
 
+import contextlib
 import hmac
 import json
 import os
@@ -160,7 +161,12 @@ class Line:
         """Tells epbench that this rank failed. epbench ignores the message if the worker has answered the request
         already."""
         about = {} if self.serving is None else {"id": self.serving}
-        self.notify("failed", {**about, "status": status, "reason": reason})
+        self.notify("failed", {**about, "status": status, "reason": reason, "at": time.time()})
+
+    def follows(self, reason):
+        """Tells epbench that this rank ends only because another rank failed or is gone."""
+        with contextlib.suppress(OSError):  # epbench has ended the connection
+            self.notify("failed", {"status": "crash", "reason": reason, "follows": True})
 
     def answer(self, number, reply):
         self._write({"jsonrpc": "2.0", "id": number, **reply})

@@ -170,8 +170,8 @@ class Ranks:
         object. Then this process ends."""
         number, got, thing = self._waited(link)
         if (number, got) != (self.number, kind):
-            raise SystemExit("rank %d: received %s %d of another rank, but expected %s %d: only one rank failed; "
-                             "epbench starts the worker again" % (self.rank, got, number, kind, self.number))
+            self._follow("received %s %d of another rank, but expected %s %d: only one rank failed; "
+                         "epbench starts the worker again" % (got, number, kind, self.number))
         return thing
 
     def _waited(self, link):
@@ -184,9 +184,14 @@ class Ranks:
 
     @contextlib.contextmanager
     def _gone(self):
-        """Ends this process if the connection to another rank is lost. It reports nothing to epbench, which itself
-        sees which rank is gone."""
+        """Ends this process if the connection to another rank is lost."""
         try:
             yield
         except (EOFError, OSError):  # OSError: the other rank ended and did not read all
-            raise SystemExit("rank %d: another rank is gone" % self.rank) from None
+            self._follow("another rank is gone")
+
+    def _follow(self, reason):
+        """Ends this process because of another rank. It tells epbench so, because epbench may see the end of this
+        process first, and would take this rank for the cause."""
+        self.line.follows(reason)
+        raise SystemExit("rank %d: %s" % (self.rank, reason)) from None

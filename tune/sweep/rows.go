@@ -2,7 +2,6 @@ package sweep
 
 import (
 	"cmp"
-	"fmt"
 	"slices"
 
 	"github.com/epbench/epbench/tune/ep"
@@ -228,7 +227,7 @@ func explain(e *table.Evidence, g group, cfg ep.Config, dflt bool) {
 	case dflt && unsure:
 		e.Reason = "kept"
 	case !dflt && !faster && len(g) > 1:
-		e.Reason = fmt.Sprintf("compromise of %d routings", len(g))
+		e.Reason = table.Compromise(len(g))
 		e.Gain, e.GainLow, e.GainHigh = 1, 1, 1
 	}
 }

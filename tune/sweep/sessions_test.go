@@ -255,5 +255,8 @@ func TestUncertainRowsSaySo(t *testing.T) {
 		if e.Reason != c.reason || e.Gain != c.gain || c.reason != "" && (e.GainLow != 1 || e.GainHigh != 1) {
 			t.Errorf("%s: %+v", c.name, e)
 		}
+		if got := (table.Header{MaxSMs: 8}).IsDefault(table.Row{Evidence: e}); got != c.dflt {
+			t.Errorf("%s: with a bound on SMs, IsDefault is %v", c.name, got)
+		}
 	}
 }

@@ -1,7 +1,9 @@
 package table
 
 import (
+	"fmt"
 	"math"
+	"strings"
 	"time"
 
 	"github.com/epbench/epbench/tune/ep"
@@ -47,10 +49,11 @@ type Header struct {
 }
 
 // IsDefault reports whether a row launches the default. In a table with MaxSMs, the default depends on MaxSMs.
-// There, a row that launches the default holds the default's config. The row's Default is false, and its gain is 1.
+// There, a row that launches the default holds the default's config. The row's Default is false, and its gain is 1. A
+// compromise of several routings also has the gain 1, but another config.
 func (h Header) IsDefault(r Row) bool {
 	e := r.Evidence
-	return r.Default || h.MaxSMs > 0 && e.Gain == 1 && e.GainLow == 1 && e.GainHigh == 1
+	return r.Default || h.MaxSMs > 0 && e.Gain == 1 && e.GainLow == 1 && e.GainHigh == 1 && !e.isCompromise()
 }
 
 // GainInterval returns the 95 % interval of a row's gain. If the row has one session, GainInterval adds the spread
@@ -153,6 +156,13 @@ type Evidence struct {
 	// default, or "compromise of N routings" if the config was chosen for N routings together.
 	Reason string `json:"reason,omitempty"`
 }
+
+const compromiseOf = "compromise of "
+
+// Compromise returns the Reason of a config that was chosen for several routings together.
+func Compromise(routings int) string { return fmt.Sprintf("%s%d routings", compromiseOf, routings) }
+
+func (e Evidence) isCompromise() bool { return strings.HasPrefix(e.Reason, compromiseOf) }
 
 // At returns the token count at which times and gain were measured. ok is false if it is unknown.
 func (e Evidence) At() (tokens int, ok bool) {

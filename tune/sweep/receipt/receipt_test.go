@@ -57,12 +57,17 @@ func TestPickSpreadsOverRowsThatLeaveTheDefault(t *testing.T) {
 	}
 }
 
-// TestPickOfBounded: in a table with MaxSMs, a row that spells out the default's config is not picked.
+// TestPickOfBounded: in a table with MaxSMs, a row that spells out the default's config is not picked. A compromise of
+// several routings is picked, although its gain is 1 too.
 func TestPickOfBounded(t *testing.T) {
 	same := table.Evidence{Gain: 1, GainLow: 1, GainHigh: 1}
-	tab := &table.Table{Header: table.Header{MaxSMs: 24}, Rows: []table.Row{{Lo: 1, Evidence: same}, {Lo: 2}}}
-	if got := Pick(tab, 0); len(got) != 1 || got[0].Lo != 2 {
-		t.Errorf("picked %d rows, want only the second row", len(got))
+	kept, compromise := same, same
+	kept.Reason, compromise.Reason = "kept", table.Compromise(2)
+	tab := &table.Table{Header: table.Header{MaxSMs: 24}, Rows: []table.Row{
+		{Lo: 1, Evidence: same}, {Lo: 2}, {Lo: 3, Evidence: kept}, {Lo: 4, Evidence: compromise},
+	}}
+	if got := Pick(tab, 0); len(got) != 2 || got[0].Lo != 2 || got[1].Lo != 4 {
+		t.Errorf("picked %d rows, want only rows 2 and 4", len(got))
 	}
 }
 

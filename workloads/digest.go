@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/epbench/epbench/tune/ep"
+	"github.com/epbench/epbench/workloads/trace"
 )
 
 type fileState struct {
@@ -23,7 +24,7 @@ var digests sync.Map
 func fileDigest(path string) (string, error) {
 	f, err := os.Open(path)
 	if err != nil {
-		return "", err
+		return "", ep.FileError(path, err, trace.WayOut)
 	}
 	defer f.Close()
 	info, err := f.Stat()
@@ -31,7 +32,7 @@ func fileDigest(path string) (string, error) {
 		return "", err
 	}
 	if !info.Mode().IsRegular() {
-		return "", fmt.Errorf("%s: a trace must be a regular file", path)
+		return "", fmt.Errorf("%s: a trace must be a regular file; %s", path, trace.WayOut)
 	}
 	state := fileState{path, info.Size(), info.ModTime()}
 	if known, ok := digests.Load(state); ok {

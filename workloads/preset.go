@@ -93,16 +93,15 @@ func cutYAML(s string) (file, name string, ok bool) {
 	return "", "", false
 }
 
+const showsPresets = "epbench docs workloads shows a file of presets"
+
 // LoadPresets reads a user's file of presets.
 func LoadPresets(file string) ([]Preset, error) {
 	f, err := os.Open(file)
 	if err != nil {
-		return nil, err
+		return nil, ep.FileError(file, err, showsPresets)
 	}
 	defer f.Close()
 	ps, err := ReadPresets(f)
-	if err != nil {
-		return nil, fmt.Errorf("%s: %w", file, err)
-	}
-	return ps, nil
+	return ps, ep.FileError(file, err, showsPresets)
 }

@@ -118,7 +118,7 @@ func (f *importFlags) readAll(cmd *cobra.Command, files []string) ([]record.Resu
 	for _, name := range files {
 		results, err := f.readFile(cmd, name)
 		if err != nil {
-			return nil, badInput(fmt.Errorf("%s: %w", name, err))
+			return nil, badInput(ep.FileError(name, err, "give a file that another benchmark printed"))
 		}
 		all = append(all, results...)
 	}

@@ -111,7 +111,7 @@ func (f *fitFlags) facts() (*model.File, error) {
 	if f.links == "" {
 		return model.Links()
 	}
-	return model.Load(f.links)
+	return model.LoadLinks(f.links)
 }
 
 // readRuns reads the times of run directories, or of all runs below a folder.

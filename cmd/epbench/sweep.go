@@ -207,15 +207,19 @@ func parseParams(specs []string) (map[string][]ep.Value, error) {
 	return out, nil
 }
 
+func badSpace(path string, err error) error {
+	return usagef("--space: %w", ep.FileError(path, err, "epbench docs search-space shows such a file"))
+}
+
 func (f *sweepFlags) readFiles(o *sweep.Options) error {
 	if f.space != "" {
 		in, err := os.Open(f.space)
 		if err != nil {
-			return badInput(fmt.Errorf("--space: %w", err))
+			return badSpace(f.space, err)
 		}
 		defer in.Close()
 		if o.Space, err = spacefile.Read(in); err != nil {
-			return badInput(fmt.Errorf("--space %s: %w", f.space, err))
+			return badSpace(f.space, err)
 		}
 	}
 	if f.table != "" {

@@ -133,7 +133,7 @@ func loadTable(name string, allowEdited bool) (*table.Table, error) {
 		return t, badInput(asTable(name, err))
 	}
 	if _, missing := os.Stat(name); missing == nil {
-		return t, badInput(err)
+		return t, badInput(asTable(name, err))
 	}
 	set, bad := table.Open(table.Locations{Embedded: embedded.FS()})
 	if bad != nil {
@@ -149,13 +149,15 @@ func loadTable(name string, allowEdited bool) (*table.Table, error) {
 		ep.DidYouMean(name, known, "; there are "+strings.Join(known, ", ")))
 }
 
+const givesTable = "give a table.json, a run directory with one, or the name of a compiled-in table"
+
 func asTable(name string, err error) error {
 	if err == nil {
 		return nil
 	}
 	f, bad := os.Open(tablePath(name))
 	if bad != nil {
-		return err
+		return ep.FileError(name, bad, givesTable)
 	}
 	defer f.Close()
 	start := make([]byte, 512)
@@ -163,7 +165,7 @@ func asTable(name string, err error) error {
 	if text := strings.TrimSpace(string(start[:n])); strings.HasPrefix(text, "{") {
 		return err
 	}
-	return fmt.Errorf("%s: not a table; give a table.json, a run directory with one, or the name of a compiled-in table", name)
+	return fmt.Errorf("%s: not a table; %s", name, givesTable)
 }
 
 func tablePath(path string) string {

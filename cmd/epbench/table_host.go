@@ -67,14 +67,14 @@ const maxHostBytes = 64 << 20
 func readHost(path string) (table.Host, error) {
 	info, err := os.Stat(path)
 	if err != nil {
-		return table.Host{}, usagef("--machine: %q is neither table nor host, and there is no such file", path)
+		return table.Host{}, badMachine(path, err)
 	}
 	if info.Size() > maxHostBytes {
 		return table.Host{}, usagef("--machine: %s is larger than %d MiB", path, maxHostBytes>>20)
 	}
 	text, err := os.ReadFile(path)
 	if err != nil {
-		return table.Host{}, badInput(fmt.Errorf("--machine: %w", err))
+		return table.Host{}, badMachine(path, err)
 	}
 	type named struct {
 		Machine ep.Machine `json:"machine"`
@@ -86,7 +86,7 @@ func readHost(path string) (table.Host, error) {
 		ep.Machine
 	}
 	if err := json.NewDecoder(bytes.NewReader(text)).Decode(&doc); err != nil {
-		return table.Host{}, usagef("--machine: %s: %w", path, err)
+		return table.Host{}, usagef("--machine: %s: %w; give a run.json or a table.json", path, err)
 	}
 	for _, n := range []named{doc.named, doc.Header, {Machine: doc.Machine}} {
 		if n.Machine.Backend != "" {
@@ -94,6 +94,10 @@ func readHost(path string) (table.Host, error) {
 		}
 	}
 	return table.Host{}, usagef("--machine: %s names no machine; give a run.json or a table.json", path)
+}
+
+func badMachine(path string, err error) error {
+	return usagef("--machine: %w", ep.FileError(path, err, "give table, host, a run.json or a table.json"))
 }
 
 // current returns a function that brings a config of an earlier build up to date with the kernels of this build. For an

@@ -8,6 +8,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/epbench/epbench/reports"
+	"github.com/epbench/epbench/tune/ep"
 	"github.com/epbench/epbench/tune/record"
 	"github.com/epbench/epbench/tune/sweep/receipt"
 	"github.com/epbench/epbench/tune/table"
@@ -52,7 +53,7 @@ func widenTable(cmd *cobra.Command, tablePath string, receipts []string, path st
 	for _, name := range receipts {
 		r, err := readReceipt(name)
 		if err != nil {
-			return out, badInput(fmt.Errorf("%s: %w", name, err))
+			return out, badInput(err)
 		}
 		read = append(read, r)
 	}
@@ -68,13 +69,16 @@ func widenTable(cmd *cobra.Command, tablePath string, receipts []string, path st
 	return out, nil
 }
 
+const writesReceipt = "epbench table verify -o FILE writes a receipt"
+
 func readReceipt(name string) (*receipt.Receipt, error) {
 	in, err := os.Open(name)
 	if err != nil {
-		return nil, err
+		return nil, ep.FileError(name, err, writesReceipt)
 	}
 	defer in.Close()
-	return receipt.Read(in)
+	r, err := receipt.Read(in)
+	return r, ep.FileError(name, err, writesReceipt)
 }
 
 func changeTable(changes []receipt.Change) reports.Table {

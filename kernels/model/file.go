@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"io/fs"
 	"math"
 	"os"
 	"strings"
@@ -81,17 +80,23 @@ var builtinLinks string
 func Links() (*File, error) { return Read(strings.NewReader(builtinLinks)) }
 
 func Load(path string) (*File, error) {
+	return load(path, "epbench model fit -o FILE makes a model file")
+}
+
+// LoadLinks reads a file with the speeds of links.
+func LoadLinks(path string) (*File, error) {
+	return load(path, "leave it out to use the built-in links")
+}
+
+func load(path, instead string) (*File, error) {
 	f, err := os.Open(path)
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil, fmt.Errorf("%s: there is no such model file; epbench model fit makes one from runs", path)
-	}
 	if err != nil {
-		return nil, err
+		return nil, ep.FileError(path, err, instead)
 	}
 	defer f.Close()
 	m, err := Read(f)
 	if err != nil {
-		return nil, fmt.Errorf("%s: %w", path, err)
+		return nil, ep.FileError(path, err, instead)
 	}
 	return m, nil
 }

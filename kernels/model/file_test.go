@@ -121,7 +121,7 @@ func TestNorm(t *testing.T) {
 }
 
 func TestLoadOfNoFile(t *testing.T) {
-	if _, err := Load("deepseek-v3"); err == nil || !strings.Contains(err.Error(), "deepseek-v3: there is no such model file; epbench model fit makes one") {
+	if _, err := Load("deepseek-v3"); err == nil || !strings.Contains(err.Error(), "deepseek-v3: no such file or directory; epbench model fit -o FILE makes a model file") {
 		t.Errorf("%v", err)
 	}
 }

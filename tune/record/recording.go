@@ -275,18 +275,16 @@ func SecondsOf(stretch []float64) (round0 int, seconds []float64) {
 
 // ReadRecordingFile reads a recording from a file.
 func ReadRecordingFile(path string) (*Recording, error) {
+	const instead = "epbench replay save keeps the searches of runs as recordings"
 	f, err := os.Open(path)
 	if err != nil {
-		return nil, err
+		return nil, ep.FileError(path, err, instead)
 	}
 	defer f.Close()
 	cost, err := bounded.ForFile(f)
 	if err != nil {
-		return nil, err
+		return nil, ep.FileError(path, err, instead)
 	}
 	r, err := readRecording(f, cost)
-	if err != nil {
-		return nil, fmt.Errorf("%s: %w", path, err)
-	}
-	return r, nil
+	return r, ep.FileError(path, err, instead)
 }

@@ -55,7 +55,7 @@ func CreateDir(path string, run *Run) (*Dir, error) {
 // OpenDir opens a run directory to continue the run. It cuts off an unfinished block of `cut` bytes.
 func OpenDir(path string) (d *Dir, run *Run, results []Result, cut int64, err error) {
 	if _, err := os.Stat(filepath.Join(path, RunFile)); err != nil {
-		return nil, nil, nil, 0, fmt.Errorf("%s is not a run directory: %w", path, err)
+		return nil, nil, nil, 0, notRun(path, err)
 	}
 	if d, err = lockDir(path); err != nil {
 		return nil, nil, nil, 0, err
@@ -228,17 +228,23 @@ func CheckLog(path string, run *Run, hash string) error {
 
 const maxRunFile = 64 << 20
 
+// notRun explains why a run.json cannot be opened.
+func notRun(path string, err error) error {
+	switch {
+	case errors.Is(err, unix.ENOTDIR):
+		return fmt.Errorf("%s is a file, not a run directory; give the directory that epbench sweep -o made", path)
+	case errors.Is(err, fs.ErrNotExist):
+		err = ep.FileError(path, err, fmt.Sprintf("epbench sweep -o %s makes one", ep.Quote(path)))
+		return fmt.Errorf("%s is not a run directory: %w", path, err)
+	}
+	return err
+}
+
 // ReadRun reads the run.json of a run directory.
 func ReadRun(path string) (*Run, error) {
 	f, err := os.Open(filepath.Join(path, RunFile))
-	if errors.Is(err, unix.ENOTDIR) {
-		return nil, fmt.Errorf("%s is a file, not a run directory; give the directory that epbench sweep -o made", path)
-	}
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil, fmt.Errorf("%s is not a run directory: %w; epbench sweep -o %s makes one", path, err, path)
-	}
 	if err != nil {
-		return nil, err
+		return nil, notRun(path, err)
 	}
 	defer f.Close()
 	b, err := io.ReadAll(io.LimitReader(f, maxRunFile+1))

@@ -31,7 +31,7 @@ func Expand(paths []string) ([]string, error) {
 				return filepath.Base(p) == "meta_info.json" || strings.HasSuffix(p, "_numtokens.json")
 			})
 			if len(found) == 0 {
-				return nil, fmt.Errorf("%s: no file in this folder can be read", path)
+				return nil, fmt.Errorf("%s: this folder has no .npy, .npz, .pt, .csv, .jsonl, .json or .safetensors file", path)
 			}
 		case err != nil && strings.ContainsAny(path, "*?["):
 			some, bad := filepath.Glob(path)

@@ -8,6 +8,8 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+
+	"github.com/epbench/epbench/tune/ep"
 )
 
 type opener func(path string, o Options) (*Reader, error)
@@ -29,6 +31,9 @@ var convert = map[string]string{
 	".parquet": "numpy.save(out, numpy.stack(pandas.read_parquet(path)[column]))",
 }
 
+// WayOut says what to do if a trace cannot be opened.
+const WayOut = "give a recorded routing; epbench workload export writes one"
+
 // Open opens a trace by its extension. Every error is one line that begins with the path.
 func Open(path string, o Options) (*Reader, error) {
 	ext := strings.ToLower(filepath.Ext(path))
@@ -40,11 +45,11 @@ func Open(path string, o Options) (*Reader, error) {
 		return nil, fmt.Errorf("%s: extension %.10q is unknown, use .npy, .npz, .pt, .csv, .jsonl, .json or .safetensors", path, ext)
 	}
 	if info, err := os.Stat(path); err == nil && info.IsDir() {
-		return nil, fmt.Errorf("%s: is a directory", path)
+		return nil, fmt.Errorf("%s: is a directory; %s", path, WayOut)
 	}
 	r, err := open(path, o)
 	if err != nil {
-		return nil, at(path, err)
+		return nil, ep.FileError(path, err, WayOut)
 	}
 	r.path, r.layer = path, o.Layer
 	return r, nil

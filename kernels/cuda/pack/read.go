@@ -31,17 +31,19 @@ type Pack struct {
 
 const maxPackBytes = 1 << 30
 
+const makesPack = "epbench pack -o FILE makes a pack"
+
 func ReadFile(name string) (*Pack, error) {
 	info, err := os.Stat(name)
 	if err != nil {
-		return nil, err
+		return nil, ep.FileError(name, err, makesPack)
 	}
 	if info.Size() > maxPackBytes {
 		return nil, fmt.Errorf("%s: %d bytes are too many for a pack, which has at most %d", name, info.Size(), maxPackBytes)
 	}
 	data, err := os.ReadFile(name)
 	if err != nil {
-		return nil, err
+		return nil, ep.FileError(name, err, makesPack)
 	}
 	p, err := Read(data)
 	if err != nil {
@@ -55,13 +57,13 @@ func Read(data []byte) (*Pack, error) {
 	p := &Pack{Data: data}
 	size := binary.Size(p.head)
 	if len(data) < size {
-		return nil, fmt.Errorf("pack: %d bytes are fewer than the %d of a header", len(data), size)
+		return nil, fmt.Errorf("pack: %d bytes are fewer than the %d of a header; %s", len(data), size, makesPack)
 	}
 	_, _ = binary.Decode(data, binary.LittleEndian, &p.head) // there are enough bytes
 	h := p.head
 	switch sum := sha256.Sum256(data[digestFrom:]); {
 	case string(h.Magic[:]) != Magic:
-		return nil, fmt.Errorf("pack: begins with %q, not with %s", h.Magic[:], Magic)
+		return nil, fmt.Errorf("pack: begins with %q, not with %s; %s", h.Magic[:], Magic, makesPack)
 	case h.Version < 1 || h.Version > Version || int(h.HeaderBytes) != size && int(h.HeaderBytes) != size+binary.Size(p.hosts):
 		return nil, fmt.Errorf("pack: format %d, but this program reads formats 1 to %d; make the pack again with epbench pack", h.Version, Version)
 	case h.FileBytes != uint64(len(data)):

@@ -62,18 +62,19 @@ func Has(path string) bool {
 
 // ReadFile reads a space, compressed by gzip or not.
 func ReadFile(path string) (*Space, error) {
+	const instead = "give a file that another tuner wrote, or a run directory"
 	f, err := os.Open(path)
 	if err != nil {
-		return nil, err
+		return nil, ep.FileError(path, err, instead)
 	}
 	defer f.Close()
 	cost, err := bounded.ForFile(f)
 	if err != nil {
-		return nil, err
+		return nil, ep.FileError(path, err, instead)
 	}
 	s, err := read(f, cost)
 	if err != nil {
-		return nil, fmt.Errorf("%s: %w", path, err)
+		return nil, ep.FileError(path, err, instead)
 	}
 	s.Name = filepath.Base(path)
 	for _, e := range endings {

@@ -14,8 +14,12 @@ func (s *State) screenRounds() int {
 	if s.Band <= 0 || noise == 0 {
 		return ScreenRounds
 	}
+	most := float64(mostScreenRounds)
+	if s.Timed() {
+		most = mostTimedRounds
+	}
 	wanted := math.Pi / 2 * math.Pow(noise/s.Band, 2) // see stat.StdErr
-	return int(min(max(math.Ceil(wanted), ScreenRounds), mostScreenRounds))
+	return int(min(max(math.Ceil(wanted), ScreenRounds), most))
 }
 
 // noise returns the relative standard deviation of samples: the median over points, or 0 if no point has two samples.

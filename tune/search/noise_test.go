@@ -5,6 +5,7 @@ import (
 	"math"
 	"math/rand/v2"
 	"testing"
+	"time"
 
 	"github.com/epbench/epbench/tune/record"
 )
@@ -14,15 +15,17 @@ func TestNoise(t *testing.T) {
 	for _, c := range []struct {
 		sigma, band float64
 		spikes      float64
+		timed       bool
 		least, most int
 	}{
-		{0, 0.01, 0, ScreenRounds, ScreenRounds},
-		{0.005, 0.01, 0, ScreenRounds, ScreenRounds},
-		{0.02, 0.01, 0, 5, 9},
-		{0.02, 0.01, 0.02, 5, 9},
-		{0.05, 0.01, 0, mostScreenRounds, mostScreenRounds},
-		{0.05, 0.1, 0, ScreenRounds, ScreenRounds},
-		{0.05, 0, 0, ScreenRounds, ScreenRounds},
+		{0, 0.01, 0, false, ScreenRounds, ScreenRounds},
+		{0.005, 0.01, 0, false, ScreenRounds, ScreenRounds},
+		{0.02, 0.01, 0, false, 5, 9},
+		{0.02, 0.01, 0.02, false, 5, 9},
+		{0.05, 0.01, 0, false, mostScreenRounds, mostScreenRounds},
+		{0.05, 0.01, 0, true, mostTimedRounds, mostTimedRounds},
+		{0.05, 0.1, 0, false, ScreenRounds, ScreenRounds},
+		{0.05, 0, 0, false, ScreenRounds, ScreenRounds},
 	} {
 		rng, drift := rand.New(rand.NewPCG(1, 2)), map[int]float64{}
 		e := &script{seconds: func(_ record.Stage, point, round int) float64 {
@@ -35,7 +38,11 @@ func TestNoise(t *testing.T) {
 			}
 			return math.Exp(x + 0.1*float64(point))
 		}}
-		s := sixPoints(t, e, Budget{})
+		budget := Budget{}
+		if c.timed {
+			budget.Time = time.Hour
+		}
+		s := sixPoints(t, e, budget)
 		s.Band = c.band
 		if s.screenRounds() != ScreenRounds {
 			t.Error("the noise is not known yet, but screenRounds asks for more rounds")

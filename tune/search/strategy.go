@@ -71,5 +71,9 @@ func ParseStrategy(name string) (Strategy, error) {
 // ScreenRounds is the number of rounds of a new point, if the machine is not noisy.
 const ScreenRounds = 3
 
-// mostScreenRounds is the number of rounds of a new point on a very noisy machine.
-const mostScreenRounds = 12
+// mostScreenRounds and mostTimedRounds limit the rounds of a new point on a noisy machine. The limit is lower under a
+// time limit, because each further round leaves time for fewer points.
+const (
+	mostScreenRounds = 24
+	mostTimedRounds  = 12
+)

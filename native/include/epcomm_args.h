@@ -61,7 +61,7 @@ typedef struct EpMeeting {
   int32_t local_experts, topk, max_tokens;
 } EpMeeting;
 
-#define EP_NORMAL_BLOCKS 16  /* blocks of ep_return_weights in every call, because each block counts all calls */
+#define EP_NORMAL_BLOCKS 16  /* blocks of ep_return_weights, equal in all calls, because each block counts its calls */
 #define EP_NORMAL_HEADER 256 /* bytes of call numbers before the words */
 #define EP_TOLD_ROWS 8       /* index in EpAnnounceArgs.told of the first expert's rows */
 

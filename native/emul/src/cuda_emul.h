@@ -67,7 +67,8 @@ bool emul_mbar_try(uint64_t *bar, uint32_t parity);
 void emul_bulk_load(void *shared, const void *global, uint32_t bytes, uint64_t *bar);
 void emul_bulk_store(void *global, const void *shared, uint32_t bytes);
 void emul_bulk_commit(void);
-void emul_bulk_wait(uint32_t groups_left, bool written); /* waits until stores have read and, if `written`, written */
+/* Waits until bulk stores have read their data from shared memory. If `written`, it waits until the data is written. */
+void emul_bulk_wait(uint32_t groups_left, bool written);
 }
 
 /* Allocates this OS thread's shared memory. With the race detector, this must happen before any fiber runs. */

@@ -289,8 +289,8 @@ extern "C" void emul_spin(void) {
   leave();
 }
 
-/* Tells the race detector that earlier atomic reads are acquires and later atomic writes are releases. So the detector
- * misses a data write that stands after the fence by mistake. */
+/* Tells the race detector that earlier atomic reads are acquires and later atomic writes are releases. For the detector
+ * a release is at the atomic write, not at the fence. So it misses the mistake of a data write between the two. */
 extern "C" void emul_fence(void) {
   Fiber *self = block->running;
   for (const void *&p : self->reads) {

@@ -42,7 +42,7 @@ static inline void emul_prepare(EmulContext *c, uint8_t *stack, size_t bytes, vo
   *c = sp;
 }
 static inline void emul_jump(EmulContext *from, EmulContext *to) { emul_switch(from, *to); }
-/* Loads the stack of a fiber that soon runs into the processor's cache. */
+/* Loads the stack of a fiber into the processor's cache. The fiber will run soon. */
 static inline void emul_prefetch(const EmulContext &c) { __builtin_prefetch(c); }
 
 #else

@@ -39,8 +39,9 @@ static const uint64_t EP_MOST_FLIGHT_NS = 5000; /* largest value of flight_ns */
  * leave at the same time.
  *
  * If a.stamp is not 0, the kernel measures the flight. It makes a.stamp more alignments and takes their mean time.
- * flight_ns keeps the smallest mean since set-up. a.stamp must be even: with two ranks, a rank waits only in every
- * second alignment, so with an odd number the two ranks would get different means. */
+ * flight_ns keeps the smallest mean since set-up. a.stamp must be even. With two ranks, the ranks wait in turn: a rank
+ * that has waited for the other rank's flag finds the flag of the next alignment too. With an odd number, one rank
+ * would wait once more than the other, and their means would differ. */
 EP_ENTRY(32, 1) ep_align(const __grid_constant__ EpArgs a) {
   if (ep_gave_up(a)) return;
   EpControl *mine = a.control[a.rank];

@@ -58,8 +58,8 @@ EP_DEVICE uint32_t warp_prefix_sum(uint32_t v) {
   return v;
 }
 
-/* Returns the sum of the values v of thread 0 to this thread. The block has only whole warps. The function begins and
- * ends with a barrier. */
+/* Returns the sum of `v` over the threads from 0 to threadIdx.x. The block has only whole warps. The function begins
+ * and ends with a barrier. */
 static __device__ __noinline__ uint32_t block_prefix_sum(uint32_t v) {
   __shared__ uint32_t warp_sums[32];
   uint32_t sum = warp_prefix_sum(v);

@@ -185,9 +185,9 @@ EP_DEVICE bool ep_drill_drops(const EpArgs &a, int32_t expert) { return a.drop_s
 #define EP_STAGE EP_STAGE_END
 #endif
 
-/* The largest number of a call. The next call has number 1. Kernels use two or three sets of memory in turn, and choose
- * the set by the number. The turns continue after the largest number, because it is a multiple of 6. No call has number
- * 0, because words that hold numbers are 0 at first. */
+/* The largest number of a call. The next call has number 1. Kernels use two or three sets of memory in turn: the set is
+ * the number modulo 2 or 3. The largest number is a multiple of 6, so number 1 after it gets the set that is next in
+ * turn. No call has number 0, because words that hold numbers are 0 at first. */
 #define EP_LAST_NUMBER 0xfffffffcu
 
 EP_DEVICE uint32_t ep_number_after(uint32_t number, uint32_t calls) {
@@ -263,8 +263,8 @@ EP_DEVICE void ep_span_end(const EpArgs &a) {
     atomicMax(reinterpret_cast<unsigned long long *>(a.span) + 1, static_cast<unsigned long long>(globaltimer()));
 }
 
-/* Does `work` in a kernel all of whose blocks must run at the same time. The next kernel can
- * start only when every block has ended `work`. */
+/* Does `work` in a kernel whose blocks must all run at the same time. The next kernel can start only when every block
+ * has ended `work`. */
 template <class Work>
 EP_DEVICE void ep_run(const EpArgs &a, Work work) {
   pdl_wait();

@@ -25,7 +25,8 @@ EP_DEVICE Fp8Scale fp8_scale(uint32_t amax_bits) {
   Fp8Scale s;
   s.scale = __fdiv_rn(amax, 448.0f);
   s.inverse = __frcp_rn(s.scale);
-  s.subtract = s.inverse == 0.0f ? 0.0f : -s.scale; /* so an infinite scale leaves finite elements 0 */
+  /* An infinite scale has the inverse 0. In fp8_divide, 0 * -scale would be NaN; with 0, finite elements become 0. */
+  s.subtract = s.inverse == 0.0f ? 0.0f : -s.scale;
   return s;
 }
 

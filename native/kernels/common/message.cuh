@@ -80,8 +80,8 @@ EP_DEVICE EpVector ep_message(const EpInput &in) {
 }
 #endif
 
-/* A thread loads EP_IDS top-k ids at once, without a check, so that it waits only once for memory. Ids after the end of
- * the list are EP_NO_ID. */
+/* A thread loads EP_IDS top-k ids together, so that it waits only once for memory. ep_load_ids does not check whether
+ * ids are experts. Ids after the end of the list are EP_NO_ID. */
 static const uint32_t EP_IDS = 8;
 static const int32_t EP_NO_ID = -2;
 struct EpIds {

@@ -4,9 +4,10 @@
  * With EP_PARTIAL 0, sums travel as f32. With EP_PARTIAL 1, they travel as BF16, and the result has the same bits
  * as with algo=dedup.
  *
- * An f32 sum has twice the bytes of a row, so it takes two slots. Each top-k position has a slot, and a rank uses
- * those of its first two experts. Of each eight elements, four go to each slot. A rank with only one row of the
- * token sends the row, and the receiver multiplies it by its weight. */
+ * Each top-k position has a slot. A rank with only one row of the token sends the row to the slot of its position,
+ * and the receiver multiplies the row by its weight. A rank with more rows sends a sum. An f32 sum has twice the bytes
+ * of a row, so it takes two slots: those of the first two positions whose experts are on the rank. Of each eight
+ * elements, four go to each slot. */
 #pragma once
 
 #include "common/check.cuh"

@@ -168,9 +168,9 @@ EP_DEVICE void ep_copy_tile(const EpArgs &a, uint32_t local, uint32_t from, uint
   }
 }
 
-/* Claims and copies tiles of one local expert, until none is left. Every thread reads the prefixes, so that only one
- * statement before the barrier is for thread 0. If there are two, ptxas 13.0 joins them, and lanes 1 to 31 pass the
- * barrier too early. */
+/* Claims and copies tiles of one local expert, until none is left. If two statements before a barrier are for thread 0
+ * only, ptxas 13.0 joins them, and lanes 1 to 31 pass the barrier too early. So the claim is the only such statement:
+ * every thread reads the prefixes itself. */
 EP_DEVICE void ep_copy_expert(const EpArgs &a, uint32_t local) {
   __shared__ uint32_t claimed;
   const int32_t *prefix = ep_counter(a, EP_PREFIX + local * EP_SOURCES);

@@ -79,11 +79,13 @@ enum EpCounter {
   EP_TABLES = 40,
   EP_RESERVED = EP_TABLES,                  /* [E] slots assigned at an expert */
   EP_FINISHED = EP_RESERVED + EP_EXPERTS,   /* [E] parts written to an expert */
-  EP_PAIR = EP_FINISHED + EP_EXPERTS,       /* [E, 2] {1024 + end row, rows} of (local expert, source) */
+  EP_PAIR = EP_FINISHED + EP_EXPERTS,       /* [E, 2] of (local expert, source), as in MAX:
+                                               {EP_READY_FLAG + end row, rows} */
   EP_PREFIX = EP_PAIR + 2 * EP_EXPERTS,     /* [E] rows of (local expert, sources up to this one) */
   EP_TILE = EP_PREFIX + EP_EXPERTS,
   EP_CURSOR = EP_TILE + EP_EXPERTS,
-  EP_GO = EP_CURSOR + EP_EXPERTS,           /* [512] EP_READY_FLAG times the number of blocks that saw all senders */
+  EP_GO = EP_CURSOR + EP_EXPERTS,           /* [512] a word for each summing block. Each waiting block adds
+                                               EP_READY_FLAG once its senders' rows have arrived. */
   EP_COUNTERS = EP_GO + 512,
 };
 

@@ -116,7 +116,7 @@ EP_ENTRY(EP_THREADS, 1) ep_litmus_signal(const __grid_constant__ EpArgs a) {
 }
 
 /* Tests the conversions with every BF16 value. Word i of the region becomes four bytes of value i: its e4m3 code,
- * its e2m1 code, the even e8m0 scale of its magnitude, and the low byte of value * (1 + 2^-9) in BF16. */
+ * its e2m1 code, the e8m0 scale of its magnitude (e8m0_even), and the low byte of value * (1 + 2^-9) in BF16. */
 EP_ENTRY(EP_THREADS, 1) ep_litmus_codec(const __grid_constant__ EpArgs a) {
   uint32_t *out = reinterpret_cast<uint32_t *>(a.heap[a.rank] + a.region[0]);
   for (uint32_t i = blockIdx.x * blockDim.x + threadIdx.x; i < 65536; i += gridDim.x * blockDim.x) {

@@ -73,9 +73,10 @@ EP_ENTRY(32, 1) ep_meet(const __grid_constant__ EpMeetArgs a) {
 }
 #endif
 
-/* Region 0 of ep_agree. Each slot (the memory of a call in flight) has one. Calls with even numbers use one set of
- * words, calls with odd numbers the other. Two sets are enough: a rank writes its words of call 8 only after it has
- * received the words of call 7 from all ranks, and a rank sends those only after it has read the words of call 6. */
+/* Region 0 of ep_agree. Each slot (the memory of a call in flight) has its own EpAgree. Calls with even numbers use one
+ * set of words, calls with odd numbers the other. Two sets are enough. Every rank reads the words of call 6 before it
+ * sends its words of call 7. A rank sends its words of call 8, which overwrite those of call 6, only after it has
+ * received the words of call 7 from all ranks. */
 struct EpAgree {
   uint64_t said[2][EP_MAX_RANKS]; /* by rank: number << 32 | description of its call */
   uint32_t calls;                 /* number of the last comparison, 0 for none */
@@ -89,8 +90,8 @@ EP_DEVICE int32_t ep_checked_id(const EpArgs &a, int32_t i) {
 }
 
 /* Checks that every id of a call is -1 or an expert, because kernels compute addresses from ids. After a wrong id it
- * records a fault, so that no kernel uses the id. If a.distinct is not 0, each token has a.distinct ids, and no two may
- * be equal. Otherwise an expert's memory could have too few rows. */
+ * records a fault, so that no kernel uses the id. If a.distinct is not 0, each token has a.distinct ids, and no two of
+ * them may be equal, because an expert's memory has room for only one row of each token. */
 EP_DEVICE bool ep_check_ids(const EpArgs &a) {
   uint32_t bad = 0;
   int32_t twice = -1;

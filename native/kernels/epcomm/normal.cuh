@@ -12,10 +12,12 @@
  *   u64 weights[2][T][R][K];              weights that come back
  * The upper half of a u64 word is the number of the call, the lower half is the value.
  *
- * Calls with even numbers use one set of words, calls with odd numbers the other. Two sets are enough. A rank writes
- * counts of call 8 only after it has received the counts of call 7 from all ranks. By then all ranks have read the
- * counts of call 6. A rank returns weights of call 8 after a combine. That combine has waited until all ranks have
- * begun the combine of call 7, and by then they have ended ep_return_weights of call 6. */
+ * Calls with even numbers use one set of words, calls with odd numbers the other. Two sets are enough, because no rank
+ * writes words of call 8 before all ranks have read the words of call 6:
+ * - Counts: every rank reads the counts of call 6 before it sends its counts of call 7. A rank sends its counts of
+ *   call 8 only after it has received the counts of call 7 from all ranks.
+ * - Weights: every rank reads the weights of call 6 before it begins the combine of call 7. A rank returns weights of
+ *   call 8 only after the combine of call 8, which waits until all ranks have begun the combine of call 7. */
 #pragma once
 
 #include "common/check.cuh"

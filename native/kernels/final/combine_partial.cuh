@@ -1,10 +1,10 @@
-/* The parts of combine_final for own=registers. For a token of another rank, a rank sends the sum of the token's rows.
- * For a token of its own, it keeps this sum in registers. See common/partial.cuh. */
+/* Functions of combine_final for the parameter own=registers. For a token of another rank, a rank sends the sum of the
+ * token's rows. For a token of its own, it keeps this sum in registers. See common/partial.cuh. */
 #pragma once
 
 /* Adds one step (FIN_STRIDE bytes of a row) that has arrived in shared memory. After the last row, sends the sum. With
- * EP_F32_SUMS a sum takes two slots. So a single row is sent unchanged in one slot, and the receiver multiplies it by
- * the router weight. */
+ * EP_F32_SUMS a sum takes two slots, but a row only one. So if the token has only one row here, the row is sent
+ * unchanged, and the receiver multiplies it by the router weight. */
 EP_DEVICE void fin_partial_step(const EpArgs &a, const EpCall &c, const FinReturn &r, uint32_t here, FinWalk w,
                                 const uint4 (&data)[FIN_WIDTH], float (&acc)[FIN_WIDTH][8], bool plain) {
   uint32_t weight = __shfl_sync(EP_FULL_WARP, static_cast<uint32_t>(r.route >> 32), __ffs(w.left) - 1);

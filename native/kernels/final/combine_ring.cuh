@@ -1,6 +1,6 @@
 /* Sends a message of combine_final through shared memory, where each warp has a ring buffer of FIN_STAGES steps. A
- * step is FIN_STRIDE bytes of a row. With the ring, more loads are in flight than with registers
- * (combine_registers.cuh): for those, the compiler uses a lane's four vectors before it loads the next four. */
+ * step is FIN_STRIDE bytes of a row. The ring keeps more loads in flight than combine_registers.cuh, where the compiler
+ * uses a lane's four vectors of one step before it loads the four of the next. */
 #pragma once
 
 #include "final/combine_message.cuh"

@@ -1,6 +1,6 @@
-/* The parts of combine_final for own=slot: a rank sends to itself too. With EP_DIRECT 0 a message is the weighted f32
- * sum of a token's rows on this rank, rounded to BF16. With EP_DIRECT 1 each row is a message, and the receiver sums
- * rows in top-k order. */
+/* Functions of combine_final for the parameter own=slot, with which a rank sends messages to itself too. With
+ * EP_DIRECT 0 a message is the weighted f32 sum of a token's rows on this rank, rounded to BF16. With EP_DIRECT 1 each
+ * row is a message, and the receiver sums rows in top-k order. */
 #pragma once
 
 static const uint32_t FIN_TERMS = EP_DIRECT ? EP_TOPK : EP_RANKS;

@@ -12,9 +12,9 @@ static const bool FIN_TILES = EP_TOKEN_SCALES > 0 && EP_SCALES == 1;
 static const uint32_t FIN_COPIES = EP_DIRECT ? EP_TOPK : (EP_RANKS < EP_TOPK ? EP_RANKS : EP_TOPK);
 
 struct FinShared {
-  uint32_t running[FIN_COUNT_WARPS][EP_EXPERTS]; /* by warp and expert: rows of the block before the warp's share */
+  uint32_t running[FIN_COUNT_WARPS][EP_EXPERTS]; /* by warp and expert: rows of the block's earlier warps */
   uint32_t base[EP_EXPERTS];  /* output row of this block's first token for each expert */
-  uint32_t start[EP_EXPERTS]; /* first row of each expert's group; before that, the number of this block's rows */
+  uint32_t start[EP_EXPERTS]; /* by expert: at first this block's rows, later the first row of the group */
   uint32_t tokens[EP_RANKS];
   uint32_t rows;
   uint32_t failed;
@@ -65,9 +65,9 @@ EP_DEVICE void fin_count_before(const EpArgs &a, const EpCall &c, FinShared &s) 
   __syncthreads();
 }
 
-/* Sends every rank the number of this rank's tokens. With this word, a rank may also write to this rank's output,
- * because the release store comes after this rank's reads in earlier calls. The last sending block calls it before it
- * sends counts, because a release takes long. */
+/* Sends every rank the number of this rank's tokens. A rank that has received this word may write to this rank's
+ * output: the store has release order and comes after this rank's reads of the output of earlier calls. The last
+ * sending block calls it before it sends counts, because a release takes long. */
 EP_DEVICE void fin_signal_tokens(const EpArgs &a, const EpCall &c) {
   if (threadIdx.x >= EP_RANKS) return;
   uint64_t *word = fin_counts(a, static_cast<int>(threadIdx.x), c.number, a.rank) + EP_EXPERTS;

@@ -1,5 +1,6 @@
-/* dispatch_final_home is a dispatch_final in which a sender stores all rows that its token has on the sender's
- * rank. Receivers copy only rows of other ranks' tokens.
+/* dispatch_final_home differs from dispatch_final on the sender's own rank. In dispatch_final, a sender may store only
+ * one row of a token there, and a receiver copies it to the token's other rows. Here the sender stores all these rows
+ * itself. Receivers copy only rows of other ranks' tokens.
  *
  * EP_TEAM: number of warps that send one token together. */
 #define EP_DIRECT 0
@@ -61,8 +62,8 @@ EP_DEVICE FinGoals fin_find_goals(const EpArgs &a, const EpCall &c, const FinPos
           __reduce_or_sync(EP_FULL_WARP, p.id < 0 || p.owner == a.rank ? 0u : 1u << p.owner), static_cast<uint32_t>(__popc(sent))};
 }
 
-/* Ends a token whose payload and scales have been stored. After a fence, it stores the headers for other ranks. For
- * this rank it writes the words that fin_complete writes for a message. */
+/* Ends a token whose payload and scales have been stored. After a fence, it stores the headers for other ranks. On this
+ * rank there is no message, so it writes src_info and the route itself, as fin_complete does for a message. */
 EP_DEVICE void fin_end_token(const EpArgs &a, const EpCall &c, uint32_t token, const FinPosition &p) {
   uint32_t self = static_cast<uint32_t>(a.rank);
   bool mine = p.owner == a.rank;
@@ -128,7 +129,7 @@ EP_DEVICE FinStep fin_load_share(const EpArgs &a, const EpCall &c, uint32_t toke
 }
 
 /* Stores the four scales of a unit (32 vectors). Lanes 0, 8, 16 and 24 have one each. Lane r stores all four on rank r,
- * if the token goes there. With scales=row they are also stored for each row on this rank. */
+ * if the token goes there. On this rank, without FIN_TILES, they are stored for each of the token's rows instead. */
 EP_DEVICE void fin_share_scales(const EpArgs &a, const EpCall &c, uint32_t token, uint32_t unit, uint32_t scale,
                                 const FinPosition &p, const FinGoals &g) {
   uint32_t group = 4 * unit + c.lane / 8, ranks = g.others | (FIN_TILES && g.here != 0 ? 1u << a.rank : 0u);
@@ -183,7 +184,7 @@ EP_DEVICE bool fin_wait_team(const EpArgs &a, const EpCall &c, FinHomeShared &h,
   EpSpin spin;
   for (;;) {
     uint32_t behind = __ballot_sync(EP_FULL_WARP, ld_acquire_cta(sent) < tokens);
-    __syncwarp(); /* all lanes may pass on what one lane acquired */
+    __syncwarp(); /* then what one lane acquired also comes before the other lanes' stores */
     if (behind == 0) return true;
     if (!ep_again_warp(spin, a, {EP_PHASE_DISPATCH_WAIT, -1, a.rank}, tokens, behind)) return false;
   }

@@ -6,7 +6,7 @@
 #include "final/scales.cuh"
 
 static const uint32_t FIN_STEP = EP_DTYPE == EP_FP8 ? 2 : 4;
-static const uint32_t FIN_DEPTH = EP_THREADS > 768 ? 4 : 8;          /* vectors of a lane in flight in copies */
+static const uint32_t FIN_DEPTH = EP_THREADS > 768 ? 4 : 8; /* vectors that a lane of fin_duplicate loads together */
 
 struct FinStep {
   EpSource in[FIN_STEP];

@@ -15,7 +15,7 @@
  * the first call. */
 enum FinRegion {
   FIN_COUNTS,  /* [2][R source][E + 1] u64: call << 32 | rows; the last word has the tokens. Zeroed */
-  FIN_PLACES,  /* [T][K] u32: number among the rows of the same block and expert; own */
+  FIN_PLACES,  /* [T][K] u32: a row's position among its expert's rows from the same sending block; own */
   FIN_HEADERS, /* [R source][T][K] u64: weight << 32 | row, or FIN_NOWHERE. All ones */
   FIN_SCALES,  /* [R source][T][FIN_SCALE_BYTES]: scales that are not yet transposed */
   FIN_ROUTE,   /* as FIN_HEADERS, for combine; own */
@@ -23,7 +23,7 @@ enum FinRegion {
   FIN_STARTED, /* [R] u32: last combine that each rank began. Zeroed */
   FIN_FLAGS,   /* [T][FIN_SLOTS] u32: call that filled the slot. Zeroed */
   FIN_RETURN,  /* [T][FIN_SLOTS][H] BF16: sums by rank, or rows by top-k position */
-  FIN_ORIGINS  /* [max_rows] u32: source * T + token of a row; own. FP8. Zeroed */
+  FIN_ORIGINS  /* [max_rows] u32, only with FP8: source * T + token of a row; own. Zeroed */
 };
 
 enum FinCounter {

@@ -1,6 +1,6 @@
-/* combine_hosts with arrival=data does combine_ll's work over hosts, with algo direct: every row is sent back to
- * its own slot, and rows are summed in top-k order. It reads the route that dispatch_hosts with arrival=data
- * wrote. Combines may follow each other without a dispatch between them. */
+/* combine_hosts with arrival=data sends every row back to its own slot on the token's rank, which sums the rows in
+ * top-k order. It works over hosts like combine_ll with algo=direct on one host. It reads the route that dispatch_hosts
+ * with arrival=data wrote. Combines may follow each other without a dispatch between them. */
 #define LL_HOSTS
 #define EP_DIRECT 1
 #include "hosts/ll_layout.cuh"
@@ -20,8 +20,9 @@ EP_DEVICE uint32_t ll_polled(const EpArgs &a, int32_t id, uint32_t) {
 
 static const uint32_t LH_FAR_RANKS = EP_RANKS - EP_PER_NODE;
 
-/* Tells every rank that this rank began a call. Then waits until every rank has begun the previous call. By then every
- * rank has emptied the slots that this call fills. */
+/* Tells every rank that this rank began a call. Then waits until every rank has begun the previous call. There are two
+ * sets of slots. A rank that has begun the previous call has ended the call before it, and in that call it emptied the
+ * slots that this call fills. */
 static __device__ bool lh_begin(const EpArgs &a, const LlCall &c) {
   if (c.block == 0)
     for (int32_t rank = static_cast<int32_t>(threadIdx.x); rank < EP_RANKS; rank += static_cast<int32_t>(blockDim.x))
@@ -30,7 +31,8 @@ static __device__ bool lh_begin(const EpArgs &a, const LlCall &c) {
   bool ok = true;
   uint64_t got;
   for (int32_t rank = static_cast<int32_t>(threadIdx.x); rank < EP_RANKS; rank += static_cast<int32_t>(blockDim.x)) {
-    const uint64_t *now = ep_own_word(a, lh_started(a, c.number, rank)); /* a rank in this call passes too */
+    /* The signal of this call may arrive before the signal of the previous call, and is enough too. */
+    const uint64_t *now = ep_own_word(a, lh_started(a, c.number, rank));
     ok = ok && ep_wait_for(a, lh_started(a, before, rank), {EP_PHASE_COMBINE_ASYNC, -1, rank}, before, &got, [before, now](uint64_t v) {
            return ep_reached(static_cast<uint32_t>(v), before) || ep_reached(static_cast<uint32_t>(ld_relaxed_sys(now)), before);
          });
@@ -40,9 +42,9 @@ static __device__ bool lh_begin(const EpArgs &a, const LlCall &c) {
   return true;
 }
 
-/* These return what unit number `unit` sends: to which rank, for which message of dispatch (in `token`), and which
- * chunk of its rows. A unit for another host has all rows of the message. A unit inside the host has one chunk of each
- * row. Consecutive units go to different ranks. */
+/* lh_far_unit and lh_near_unit return what unit number `unit` sends: the rank that gets it (`source`), the number of
+ * that rank's message in dispatch (`token`), and the chunk of the message's rows. A unit for another host has all rows
+ * of the message. A unit inside the host has one chunk of each row. Consecutive units go to different ranks. */
 EP_DEVICE LlReturn lh_far_unit(const EpArgs &a, uint32_t unit) {
   const uint32_t ranks = LH_FAR_RANKS > 0 ? LH_FAR_RANKS : 1, place = static_cast<uint32_t>(a.rank % EP_PER_NODE);
   const uint32_t next_host = static_cast<uint32_t>((ep_node_of(a.rank) + 1) * EP_PER_NODE);

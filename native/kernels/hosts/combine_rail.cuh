@@ -1,7 +1,7 @@
 /* Combine over hosts with EP_ROUTE_RAIL. A token's rows on one host are summed on that host, and only the sum is
- * sent over the network. For the tokens of a rank, each other host has one collector: its rank with the same number on
- * the host. The ranks of the host write their rows of the token to the collector's memory. The collector sums the rows
- * in f32, in top-k order.
+ * sent over the network. A rank's place is its number on its host. For the tokens of a rank, each other host has one
+ * collector: the rank with the same place as the token's rank. The ranks of the host write their rows of the token to
+ * the collector's memory. The collector sums the rows in f32, in top-k order.
  *
  * A collector may have no expert of the token, and then dispatch gave it no weights of the token. So every rank puts
  * the ids and weights of its tokens (a recipe) to its collectors. The ids also say for which rows a collector must
@@ -13,7 +13,7 @@
 
 #include "common/partial.cuh"
 #include "hosts/layout.cuh"
-/* combine_wait.cuh uses names of ep/layout.cuh, so layout.cuh comes first. */
+/* combine_wait.cuh must use the ep_region and ep_word of hosts/layout.cuh, so it is included after that file. */
 #include "ep/combine_wait.cuh"
 
 /* Returns whether hosts send sums. Without router weights each row has to be sent. */
@@ -44,8 +44,8 @@ EP_DEVICE uint64_t ep_gather_word(const EpArgs &a, int32_t node, uint64_t token,
   return ep_host_at(a, EP_H_RAIL_WORDS, EP_NODES + sums + ep_rail_token(a, node, token) * EP_TOPK + k);
 }
 
-/* Sends the expert and weight of every selection to this rank's collectors, with one block. The network may read the
- * memory that is sent until the next call. */
+/* Sends the expert and weight of every selection to this rank's collectors, with one block. It does not wait for the
+ * network, which may read this rank's recipe until the next call begins. */
 static __device__ void ep_send_recipe(const EpArgs &a) {
   const int32_t here = ep_node_of(a.rank);
   const uint32_t selections = static_cast<uint32_t>(a.tokens) * EP_TOPK;
@@ -87,7 +87,8 @@ EP_DEVICE void ep_add_rows(float (&acc)[8], uint64_t row, float weight, uint32_t
   }
 }
 
-/* Stores a vector of a sum. An f32 sum takes two rows: of each eight elements four go to each. */
+/* Stores a vector of a sum. An f32 sum takes two rows: of every eight elements, four go to the first row and four to
+ * the second. */
 EP_DEVICE void ep_store_sum(uint8_t *to, const float (&x)[8], uint32_t vector) {
 #pragma unroll
   for (uint32_t p = 0; p < EP_PIECES; p++) reinterpret_cast<uint4 *>(to + p * EP_ROW_BYTES)[vector] = partial_pack(x, p);
@@ -146,8 +147,8 @@ static __device__ bool ep_collect(const EpArgs &a, uint32_t block, uint32_t bloc
   return true;
 }
 
-/* The parts of a token's sum. Lane k has the address of top-k position k's part. A position in neither mask is
- * masked, or part of another position's sum. */
+/* The parts of a token's sum. Lane k has the address of top-k position k's part. A position that is neither in `rows`
+ * nor in `sums` has no expert, or its row is in the sum of another position. */
 struct EpParts {
   uint64_t at;
   float weight;

@@ -11,7 +11,7 @@ EP_DEVICE int32_t lh_id(const EpArgs &a, uint32_t token) {
 }
 
 /* Returns whether a fault drill (a fault caused on purpose) omits the counts for rank `owner`. With EP_ROUTE_RAIL the
- * drill omits messages and no counts, so that the forwarding rank waits. */
+ * drill omits messages instead (lh_loses_message), so that the forwarding rank waits for a message in vain. */
 EP_DEVICE bool lh_loses_counts(const EpArgs &a, int32_t owner) {
   return EP_ROUTE == EP_ROUTE_DIRECT && a.drop_signal > 0 && lh_owner(a.drop_signal - 1) == owner;
 }
@@ -198,8 +198,8 @@ static __device__ void lh_send_tokens(const EpArgs &a, const LlCall &c) {
   }
 }
 
-/* Returns the number of headers of a source that a call used. A far source uses headers only with the rail, and
- * then relays at least one message. */
+/* Returns how many headers a call used for messages of a source. Messages of a far source have headers here only if a
+ * rank of this host forwarded them. Then the count of relayed messages is not 0. */
 EP_DEVICE uint32_t lh_headers_used(const EpArgs &a, uint32_t call, uint32_t source) {
   const uint64_t *counts = ep_own_word(a, lh_counts(a, call, source));
   const uint32_t messages = static_cast<uint32_t>(counts[EP_LOCAL_EXPERTS]), relayed = static_cast<uint32_t>(counts[LL_COUNT_WORDS]);

@@ -23,8 +23,8 @@ EP_DEVICE uint64_t *ep_word(const EpArgs &a, int rank, EpRegion region, uint32_t
 }
 
 /* Indices into EpArgs.region. An arrival word counts all parts that have ever arrived from a rank. An announcement has
- * a call number and a count, see transport.cuh. "From each host" means: from the one rank of the host that has, on
- * its host, the same number as this rank. */
+ * a call number and a count, see transport.cuh. "From each host" means: from the rank of that host that has the same
+ * place as this rank (topology.cuh). */
 enum EpHostRegion {
   EP_H_SEND = EP_D_SEND,     /* [T, message] */
   EP_H_RECV = EP_D_RECV,     /* [L, R, T, message] */
@@ -39,7 +39,7 @@ enum EpHostRegion {
   EP_H_RELAY_FLAG,           /* [N, T] call whose message has arrived in EP_H_RELAY */
   EP_H_RELAY_COUNT,          /* [N] announcements: messages in EP_H_RELAY */
   EP_H_GATHER,               /* [N, T, K, row] rows for tokens from each host; later their sums */
-  EP_H_SUMS,                 /* [N, T, 2 rows] a host's sum of a token's rows */
+  EP_H_SUMS,                 /* [N, T, 2, row] a host's sum of a token's rows. An f32 sum has the size of two rows. */
   EP_H_RECIPE,               /* [N, T, K] ids and weights from each host */
   EP_H_RAIL_WORDS,           /* see combine_rail.cuh */
 };

@@ -8,23 +8,25 @@
  * are numbered in the order of their tokens.
  *
  * Under EP_ROUTE_RAIL a token is sent to another host in one relayed message, to the rank with the sender's place
- * (number on its host). That rank forwards it by stores to each rank of its host that has any of the experts. A
- * relayed message contains its number at each of these ranks. The counts say how many messages a rank has to
- * forward.
+ * (number on its host). That rank forwards it by stores to each rank of its host that has any of the experts. Each
+ * forwarded message has the number that it would have if the sender had sent it directly. The relayed message contains
+ * these numbers. The counts say how many messages a rank has to forward.
  *
- * Calls of both routes may follow each other on the same memory. So memory that puts fill (slots of far sources in
- * LH_SLOTS) is never polled as data; forwarding ranks store to LH_FORWARDED instead. A call clears the headers of the
- * previous call, whatever its route.
+ * Calls of both routes may follow each other on the same memory. Slots that are polled as data must be all ones between
+ * calls, but nobody writes all ones back to the slots that puts fill (those of far sources in LH_SLOTS). So these slots
+ * are never polled as data, and forwarding ranks store to LH_FORWARDED instead. A call clears the headers of the
+ * previous call, whatever the route of that call was.
  *
  * Calls need no barrier, for the reason in ll/layout.cuh: no rank is more than one call ahead of another, and
- * consecutive calls use different sets of the memory. Every set has its own words for puts to change, because two puts
- * of a rank may arrive in either order.
+ * consecutive calls use different sets of the memory. Puts of consecutive calls also set different words: two puts of a
+ * rank may arrive in either order, so the earlier put could overwrite the later call's number.
  *
  * Forwarding keeps this rule, because a rank ends a call only after it has forwarded all messages of the call.
  * - A sender in call 8 has ended call 7, so its forwarders have ended call 6. The slots and staged tokens of call 6 are
  *   free for call 8.
- * - A forwarder in call 8 has ended call 7, so its receivers have ended call 6. They have emptied the slots of call 6,
- *   and cleared the headers of call 5. The forwarder fills these slots and headers. */
+ * - A forwarder in call 8 has ended call 7, so its receivers have ended call 6. In call 6 they emptied the slots of
+ *   call 6 and cleared the headers of call 5. The forwarder fills these slots and headers: there are two sets of slots
+ *   and three of headers. */
 #pragma once
 
 /* Sizes, calls and sentinels are those of ll/layout.cuh; regions differ. */

@@ -2,7 +2,8 @@
  *
  * NVRTC defines uint64_t as unsigned long long. NVSHMEM's library was compiled with uint64_t as unsigned long, so the
  * mangled names differ. The specialization below has NVRTC's name and calls the library's function. We do not inline
- * the library, because then the GPU itself cannot drive an InfiniBand card. */
+ * the library (NVSHMEM_ENABLE_ALL_DEVICE_INLINING), because the inlined code has no path on which the GPU itself drives
+ * an InfiniBand card. */
 #ifndef EP_EMULATE
 
 #include <nvshmem.h>

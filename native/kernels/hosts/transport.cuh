@@ -92,8 +92,8 @@ EP_DEVICE bool ep_wait_counted(const EpArgs &a, uint64_t word, EpWait what, uint
   return ep_wait_for(a, word, what, count, &got, [count](uint64_t v) { return static_cast<int32_t>(static_cast<uint32_t>(v) - count) >= 0; });
 }
 
-/* Waits until the half of a word from bit `shift` (0 or 32) is the number of a call. A larger number may be old,
- * because numbers begin again at 1. */
+/* Waits until the half of a word from bit `shift` (0 or 32) equals the number of a call. A larger number may be the
+ * number of an earlier call, because numbers begin again at 1 after EP_LAST_NUMBER. */
 EP_DEVICE bool ep_wait_call(const EpArgs &a, uint64_t word, EpWait what, uint32_t call, uint32_t shift, uint64_t *got) {
   return ep_wait_for(a, word, what, call, got, [call, shift](uint64_t v) { return static_cast<uint32_t>(v >> shift) == call; });
 }

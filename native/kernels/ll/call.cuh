@@ -1,5 +1,6 @@
 /* Definitions that do not depend on how the low-latency kernels use memory. A file with another memory layout than
- * ll/layout.cuh defines LL_MEMORY, and its own functions under the names of ll/layout.cuh. */
+ * ll/layout.cuh defines the macro LL_MEMORY, so that kernels do not include ll/layout.cuh. It then defines functions of
+ * the same names for its own memory. */
 #pragma once
 
 #include "common/check.cuh"

@@ -51,7 +51,7 @@ EP_DEVICE uint32_t ll_returners(const EpArgs &a, const LlCall &c) {
 struct LlReturnAhead {
   LlRoute route;
   uint32_t tokens; /* lane r: tokens of rank r; 0 for this rank with LL_PEERS */
-  uint32_t began;  /* lane r: a call that rank r has begun, perhaps not its last */
+  uint32_t began;  /* lane r: a call that rank r has begun, perhaps not its latest */
 };
 EP_DEVICE LlReturnAhead ll_return_ahead(const EpArgs &a, const LlCall &c) {
   LlReturnAhead ahead = {{LL_NOWHERE}, 0, 0};

@@ -9,7 +9,7 @@ static const uint32_t LL_BATCH = LL_TERMS < 8 ? LL_TERMS : 8;    /* vectors that
  * block of more than 512 threads a thread has registers for only two rows. */
 static const uint32_t LL_ROWS = LL_STEP > 1 ? 1 : EP_THREADS > 512 || EP_RANKS > 2 ? 2 : 4;
 
-/* One chunk of up to LL_ROWS rows of y: this lane's vectors. ll_load_rows takes the rows from the top-k positions in
+/* This lane's vectors of one chunk of up to LL_ROWS rows of y. ll_load_rows takes the rows from the top-k positions in
  * `left`. If `left` has fewer than LL_ROWS positions, it loads the first row again, because a branch between the
  * loads would delay them. */
 struct LlRows {

@@ -115,8 +115,8 @@ EP_DEVICE bool ll_wait_heads(const EpArgs &a, const LlCall &c, LlArrivals &n, Ll
     n.tokens = counted ? static_cast<uint32_t>(count) : 0;
     if (__all_sync(EP_FULL_WARP, ll_heads_here(c, n, h) & counted)) return true;
     if (__any_sync(EP_FULL_WARP, n.tokens > n.end)) n.end = __reduce_max_sync(EP_FULL_WARP, n.tokens);
-    int32_t source = (spin.polls & 63u) == 63u ? ll_missing_source(c, n, h, counted) : 0; /* EpSpin may give up
-                                                                                             in these polls only */
+    /* Only a fault record needs the source, and EpSpin can give up only in every 64th poll. */
+    int32_t source = (spin.polls & 63u) == 63u ? ll_missing_source(c, n, h, counted) : 0;
     if (!ep_again_warp(spin, a, {EP_PHASE_DISPATCH_WAIT, -1, source}, c.number, count >> 32)) return false;
   }
 }
@@ -234,8 +234,8 @@ EP_DEVICE void ll_find_positions(const LlCall &c, const uint32_t *marks, LlPart 
 }
 
 /* Receives rows. Gathering warps first read headers. Meanwhile each of the block's other warps polls the data of its
- * first part. It does so only if this rank has a token of the part's index, because then the source probably has one
- * too. */
+ * first part, if the part's token number is below this rank's number of tokens, because the source probably has about
+ * as many. */
 EP_DEVICE void ll_ids_wait(const EpArgs &a, const LlCall &c, LlShared &s, uint32_t *marks, const LlGather &g) {
   const uint32_t per_token = EP_RANKS * LL_PARTS;
   uint32_t job = ll_from_top(c);

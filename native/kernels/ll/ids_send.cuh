@@ -5,8 +5,8 @@
 
 static const uint32_t LL_HEADS_TOKEN = EP_RANKS * EP_TOPK;
 
-/* Sends every rank the number of this rank's tokens. A test may set a.drop_signal: then the rank of that expert
- * receives no number. */
+/* Sends every rank the number of this rank's tokens. A test may set a.drop_signal to an expert's number plus 1. Then
+ * that expert's rank receives no number. */
 EP_DEVICE void ll_send_tokens(const EpArgs &a, const LlCall &c) {
   if (c.block != c.blocks - 1 || c.warp != c.warps - 1 || c.lane >= EP_RANKS) return;
   if (!ep_alive(a, c.lane)) return;

@@ -14,7 +14,7 @@
  * what a region contains before the first call. */
 enum LlRegion {
   LL_COUNTS,  /* [3][R source][local experts + 1] u64: call << 32 | rows; last word: tokens. Zeroed */
-  LL_HEADERS, /* [3][R source][T][K] u64: weight << 32 | place. All ones */
+  LL_HEADERS, /* [3][R source][T][K] u64: weight << 32 | place (see ll/call.cuh). All ones */
   LL_SLOTS,   /* [2][R source][T][LL_SLOT_BYTES]: elements, then scales. All ones */
   LL_ROUTE,   /* [R source][T][K] u64: weight << 32 | row or LL_NOWHERE; own */
   LL_TOKENS,  /* [R source] u32: tokens of the last dispatch; own */

@@ -1,4 +1,4 @@
-/* Finds where each source's rows of an expert begin in the output of layout expert. */
+/* For the layout named `expert`: finds where each source's rows of an expert begin in the output. */
 #pragma once
 
 #include "common/block.cuh"

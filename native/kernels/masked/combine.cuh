@@ -1,5 +1,5 @@
-/* combine_masked is combine_ll for layout masked: this file defines names of ll/layout.cuh and ll/route.cuh for the
- * memory of masked/layout.cuh.
+/* combine_masked is combine_ll for layout masked. This file replaces ll/layout.cuh and ll/route.cuh: it defines
+ * functions of the same names, which use the memory of masked/layout.cuh.
  *
  * Each rank sums its rows of a token before it sends the sum, so it needs the weights of the tokens. In layout
  * masked, dispatch does not send the weights. So each rank sends its tokens' weights at the start of combine, while

@@ -7,7 +7,7 @@
 struct MaskedShared {
   RankTile tile;
   MaskedPlaces places;
-  uint32_t base[EP_RANKS][EP_LOCAL_EXPERTS]; /* rows received; masked_index replaces them by first rows */
+  uint32_t base[EP_RANKS][EP_LOCAL_EXPERTS]; /* rows received; after masked_index the first of these rows */
   uint32_t messages[EP_RANKS];
   uint32_t failed;
 };
@@ -74,7 +74,8 @@ EP_DEVICE void masked_dispatch_async(const EpArgs &a, const EpCall &c, MaskedSha
   }
 }
 
-/* Clears the heads and ids of the previous call, because two calls later the kernel uses their memory again. */
+/* Clears the heads and ids of the previous call. There are three sets of them, so the call after the next one uses this
+ * set again. */
 EP_DEVICE void masked_clear_heads(const EpArgs &a, const EpCall &c) {
   if (c.warp != 0) return;
   MaskedClear before = {ep_number_before(c.number), c.block, gridDim.x, c.lane};

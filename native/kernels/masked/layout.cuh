@@ -53,9 +53,10 @@ EP_DEVICE uint8_t *masked_return(const EpArgs &a, int owner, uint32_t call, uint
 
 EP_DEVICE uint32_t masked_room(const EpArgs &a) { return EP_RANKS * static_cast<uint32_t>(a.max_tokens); }
 
-/* Return addresses of the routes for combine, and of the numbers of messages. Both follow src_info in the output:
- * first an array of routes [source rank][place], then a number for each source. A route holds the token and, for each
- * top-k position, the row, or -1 for none on this rank. A source's routes are sorted by token. */
+/* masked_route returns the address of a route, for combine. masked_messages returns the address of the numbers of
+ * messages. Routes and numbers follow src_info in the output: first an array of routes [source rank][place], then a
+ * number for each source. A route holds the token and, for each top-k position, the row, or -1 for none on this rank. A
+ * source's routes are sorted by token. */
 EP_DEVICE int32_t *masked_routes(const EpArgs &a) { return a.src_info + 2 * a.max_rows; }
 EP_DEVICE int32_t *masked_route(const EpArgs &a, uint32_t source, uint32_t place) {
   return masked_routes(a) + (static_cast<uint64_t>(source) * a.max_tokens + place) * MASKED_ROUTE;

@@ -9,7 +9,7 @@ static const uint32_t MASKED_TILE = 32;
 
 struct MaskedPlaces {
   uint32_t before[EP_EXPERTS];
-  uint32_t all[EP_EXPERTS];            /* last block: rows of all tokens for each expert */
+  uint32_t all[EP_EXPERTS];            /* rows of all tokens for each expert; only the last sending block counts them */
   int32_t id[MASKED_TILE][EP_TOPK];
   uint32_t place[MASKED_TILE][EP_TOPK];
 };

@@ -17,8 +17,8 @@ static const bool RANK_STAGED = true;
 static const bool RANK_STAGED = false;
 #endif
 
-/* Stores a unit of a token on each rank that has any of its experts, and keeps the unit's scales in registers. Each
- * unit starts with another rank, to use all links. */
+/* Stores a unit of a token on each rank that has any of its experts, and keeps the unit's scales in registers. The
+ * order of ranks changes from unit to unit, to use all links. */
 EP_DEVICE void rank_home_store(const EpArgs &a, const EpCall &c, const RankHomeShared &s, uint32_t i, uint32_t unit, const RankUnit &u, RankScales &kept) {
   uint32_t first = unit * (32 * RANK_STEP) + c.lane, turn = static_cast<uint32_t>(a.rank) + 1 + unit;
   EpVector out[RANK_STEP];

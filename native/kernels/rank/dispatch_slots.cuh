@@ -133,8 +133,8 @@ struct RankPart {
 };
 
 /* Returns whether this warp must receive a message that it polled before it knew the source's count. A warp polls
- * ahead as if each block of the source sent at most one message. If the message does not exist, or blocks send more
- * than one message, another warp may be assigned to this slot. */
+ * ahead as if each block of the source sent at most one message. If the count is too small, there is no such message.
+ * If blocks send more than one message, the slot may belong to another warp. */
 EP_DEVICE bool rank_early_is_ours(const EpCall &c, const RankPart &p, uint32_t rows) { return p.place < rows && rows <= c.senders; }
 
 /* Polls a unit until it has arrived. The message's head arrives with unit 0. With `early` the function also polls the
@@ -187,8 +187,8 @@ EP_DEVICE void rank_take_part(const EpArgs &a, const EpCall &c, const RankShared
 /* The number of sources that send through slots. If rows are not packed, a rank writes its own rows directly. */
 static const uint32_t RANK_SOURCES = EP_PACKED ? EP_RANKS : EP_RANKS - 1;
 
-/* Returns the unit that belongs to `job`. It stores the job's turn in `place`: rank_turn in rank/layout.cuh then
- * finds the place. */
+/* Returns the unit that belongs to `job`. Its `place` is still the job's turn (see rank/layout.cuh). Once the source's
+ * count is known, the caller replaces the turn by the place, which rank_turn returns. */
 EP_DEVICE RankPart rank_part(const EpArgs &a, uint32_t job) {
   const uint32_t sources = max(RANK_SOURCES, 1u);
   RankPart p;
@@ -199,7 +199,7 @@ EP_DEVICE RankPart rank_part(const EpArgs &a, uint32_t job) {
 }
 
 /* Receives rows. Warp 0 waits for the counts. Meanwhile each of the block's other warps polls its first unit, if the
- * unit's place is below this rank's number of tokens. */
+ * unit's place is below this rank's number of tokens, because the source probably has about as many. */
 EP_DEVICE void rank_dispatch_wait(const EpArgs &a, const EpCall &c, RankShared &s) {
   uint32_t job = rank_receiver(c), most = 0;
   RankPart p = rank_part(a, job);

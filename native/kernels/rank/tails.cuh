@@ -18,8 +18,8 @@ struct RankScales {
   uint32_t word[RANK_SCALE_LANE + 1];
 };
 
-/* Passes scales to the lanes that will store them. A warp converts one vector in each lane at a time, and `step`
- * counts these times. In each step every eighth lane has a scale. */
+/* Passes scales to the lanes that will store them. In each step a warp converts 32 vectors, one in each lane, and then
+ * every eighth lane has a scale. `step` is the number of the step. */
 EP_DEVICE void rank_keep_scales(uint32_t lane, uint32_t step, uint32_t scale, RankScales &kept) {
   uint32_t word = __shfl_sync(EP_FULL_WARP, scale, lane % 4 * 8);
 #pragma unroll

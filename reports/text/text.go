@@ -2,6 +2,7 @@
 package text
 
 import (
+	"cmp"
 	"fmt"
 	"io"
 	"slices"
@@ -18,8 +19,11 @@ import (
 	"github.com/epbench/epbench/reports"
 )
 
-// Renderer returns a renderer for terminals of `width` columns; 0 means unlimited. It takes these steps until a table
-// fits:
+// proseWidth is the width of titles, notes and warnings if the width of tables is unlimited.
+const proseWidth = 80
+
+// Renderer returns a renderer for terminals of `width` columns. With 0, tables have any width, and titles, notes and
+// warnings have 80 columns. Renderer takes these steps until a table fits:
 //
 //  1. wrap columns of words
 //  2. move columns with a single value below the table
@@ -44,7 +48,7 @@ func Renderer(width int) reports.Renderer {
 func print(w io.Writer, t reports.Table, width int) error {
 	var b strings.Builder
 	say := func(line string) {
-		for _, part := range Wrap(line, width) {
+		for _, part := range Wrap(line, cmp.Or(width, proseWidth)) {
 			b.WriteString(part + "\n")
 		}
 	}

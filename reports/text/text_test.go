@@ -171,3 +171,26 @@ func TestNotesOfAbsentColumns(t *testing.T) {
 		}
 	}
 }
+
+// TestProseInPipe: without a width, a table has as many columns as it needs, but no note, warning or title is wider than
+// 80 columns.
+func TestProseInPipe(t *testing.T) {
+	long := strings.TrimSpace(strings.Repeat("word ", 40))
+	table := reports.Table{Title: long, Columns: []reports.Column{reports.Words("config")}, Notes: []string{long}, Warnings: []string{long}}
+	table.Add(reports.Str(long))
+	var b strings.Builder
+	if err := Renderer(0)(&b, table); err != nil {
+		t.Fatal(err)
+	}
+	wide := 0
+	for line := range strings.Lines(b.String()) {
+		if line = strings.TrimSpace(line); line == long || strings.Trim(line, "─") == "" {
+			wide++
+		} else if len(line) > 80 {
+			t.Errorf("a line has %d columns: %s", len(line), line)
+		}
+	}
+	if text := strings.Join(strings.Fields(b.String()), " "); wide != 2 || strings.Count(text, long) != 4 {
+		t.Errorf("%d lines of the table, want the row and the rule:\n%s", wide, b.String())
+	}
+}

@@ -35,18 +35,18 @@ GOROUTINES = \bgo func\b|\bgo [a-z.]+[(]|[.]Go[(]|t[.]Parallel[(]
 CONCURRENT = $(sort $(filter-out kernels/cuda/declare/,$(dir $(shell grep -rlE '$(GOROUTINES)' --include=*.go kernels tune reports workloads))) \
   kernels/ kernels/conform/ tune/sweep/ tune/sweep/measure/ tune/sweep/receipt/)
 race-build: ## compile the packages of race; their tests are compiled by race
-	$(GO) build -race $(addprefix ./,$(CONCURRENT))
+	CGO_ENABLED=1 $(GO) build -race $(addprefix ./,$(CONCURRENT))
 
 # SEQUENTIAL matches tests of these packages that the detector makes ten times as slow. They read or make
 # recordings in one goroutine, so the detector can find nothing. test and test-all run them.
 SEQUENTIAL = ^(TestRecordingBombs|TestSchemasFitRecordings|TestLogBounds)$$
 race: ## the tests of the concurrent packages under the race detector (lint has vetted them)
-	$(GO) test -race -short -vet=off -timeout $(PATIENCE) -skip '$(SEQUENTIAL)' $(addprefix ./,$(CONCURRENT))
+	CGO_ENABLED=1 $(GO) test -race -short -vet=off -timeout $(PATIENCE) -skip '$(SEQUENTIAL)' $(addprefix ./,$(CONCURRENT))
 
-lint: ## formatting, vet with and without the build tag man, module file
+# With the tag man, vet reads all files that it reads without the tag, and one more.
+lint: ## formatting, vet, module file
 	@out=$$(gofmt -l $$(git ls-files '*.go')); test -z "$$out" || { echo "gofmt would change:"; echo "$$out"; exit 1; }
-	$(GO) vet ./...
-	$(GO) vet -tags man ./cmd/epbench
+	$(GO) vet -tags man ./...
 	$(GO) mod tidy -diff
 
 fuzz: ## run every fuzz target for FUZZTIME and print its number of executions

@@ -61,17 +61,17 @@ cuda: cuda-toolkit $(CUDA_STUB)/libcuda.so ## bin/epbench-cuda, the GPU worker
 	$(call cuda_env,$(CUDA_DIR)) $(GO) build -tags cuda -trimpath -o $(BINDIR)/epbench-cuda ./cmd/epbench-cuda
 	@$(call unresolved,$(BINDIR)/epbench-cuda)
 
-cuda-check: cuda-toolkit $(CUDA_STUB)/libcuda.so ## vet the code of the GPU worker, also with headers of CUDA 12 if present
-	$(call cuda_env,$(CUDA_DIR)) $(GO) vet -tags cuda ./kernels/cuda/... ./cmd/epbench-cuda
+cuda-check: cuda-toolkit $(CUDA_STUB)/libcuda.so ## vet the code of the GPU programs, and build the worker with headers of CUDA 12 if present
+	$(call cuda_env,$(CUDA_DIR)) $(GO) vet -tags cuda,nvrtc ./kernels/cuda/... ./native/... ./cmd/epbench-cuda ./cmd/epbench-compile ./cmd/epcomm-worker
 	@if test -f $(CUDA_LOCAL)/12/include/cuda.h; then echo "headers of CUDA $(CUDA12_WHEELS)"; \
 	  $(call cuda_env,$(CUDA_LOCAL)/12) $(GO) build -tags cuda -o /dev/null ./cmd/epbench-cuda; fi
 
 VARIANTS ?= all
 cuda-variants: ## compile the default space for sm_90a (VARIANTS=pairs: a part of the space), and a part for sm_80 and sm_100a; fail if a default spills registers
-	EPBENCH_VARIANTS=$(VARIANTS) EPBENCH_NVRTC=$(firstword $(wildcard $(CUDA_LOCAL)/lib64 $(CUDA_DIR)/lib64)) $(GO) test -tags nvrtc -count=1 -timeout $(PATIENCE) -run '^Test(Variants|Compile)' -v ./kernels/cuda/compile ./kernels/cuda/nvrtc
+	EPBENCH_VARIANTS=$(VARIANTS) EPBENCH_NVRTC=$(firstword $(wildcard $(CUDA_LOCAL)/lib64 $(CUDA_DIR)/lib64)) CGO_ENABLED=1 $(GO) test -tags nvrtc -count=1 -timeout $(PATIENCE) -run '^Test(Variants|Compile)' -v ./kernels/cuda/compile ./kernels/cuda/nvrtc
 
 hosts-variants: ## compile and link the kernels that cross hosts; needs make cuda-deps NVSHMEM=1
-	EPBENCH_NVRTC=$(firstword $(wildcard $(CUDA_LOCAL)/lib64 $(CUDA_DIR)/lib64)) EPBENCH_NVSHMEM=$(CUDA_LOCAL)/nvshmem $(GO) test -tags nvrtc -count=1 -timeout $(PATIENCE) -run '^TestLinkHosts' -v ./kernels/cuda/compile
+	EPBENCH_NVRTC=$(firstword $(wildcard $(CUDA_LOCAL)/lib64 $(CUDA_DIR)/lib64)) EPBENCH_NVSHMEM=$(CUDA_LOCAL)/nvshmem CGO_ENABLED=1 $(GO) test -tags nvrtc -count=1 -timeout $(PATIENCE) -run '^TestLinkHosts' -v ./kernels/cuda/compile
 
 gpu-bundle: build cuda ## a folder of programs and tests to copy to a GPU host (NVRTC=0 leaves libnvrtc out)
 	rm -rf $(GPU_BUNDLE) && mkdir -p $(GPU_BUNDLE)
@@ -125,14 +125,14 @@ $(EMULATED)/libcuda.so.1: $(CUDA_STUB)/libcuda.so $(wildcard native/emul/driver/
 	touch $(EMULATED)/nvshmem/lib/libnvshmem_device.a
 	echo $(NVSHMEM_WHEEL) > $(EMULATED)/nvshmem/VERSION
 
-# cuda-emulated runs two of its parts at a time, because they mostly wait: a product lasts longer than the calls that run
-# beside it.
+# cuda-emulated runs its parts at the same time, because they mostly wait: a product lasts longer than the calls that
+# run beside it.
 BESIDE_TESTS = ^Test(Session(Beside|BesideTimes|Explain|OwnPlan|Products)|DrillBeside)$$
 EMULATED_ENV = LD_LIBRARY_PATH=$(EMULATED) EPBENCH_NVRTC=$(EMULATED) EPBENCH_CACHE=$(EMULATED)/cache EMUL_SRC=$(CURDIR)/native/emul/src
 EMULATED_TEST = $(call cuda_env,$(CUDA_DIR)) $(GO) test -tags cuda -count=1 -timeout $(PATIENCE)
 .PHONY: cuda-emulated cuda-emulated-beside cuda-emulated-calls cuda-emulated-worker
 cuda-emulated: cuda $(EMULATED)/libcuda.so.1 ## the worker's tests on an emulated driver
-	$(MAKE) -j2 -O cuda-emulated-beside cuda-emulated-calls cuda-emulated-worker
+	$(MAKE) -j3 -O cuda-emulated-calls cuda-emulated-beside cuda-emulated-worker
 cuda-emulated-beside:
 	$(EMULATED_ENV) EPBENCH_CUBLASLT=$(EMULATED) $(EMULATED_TEST) -run '$(BESIDE_TESTS)' ./kernels/cuda/drive
 cuda-emulated-calls:

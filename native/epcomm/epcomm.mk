@@ -146,16 +146,19 @@ epcomm-wheel: epcomm epcomm-native ## a Python wheel with the library and the ex
 	$(PIP) wheel -q --no-deps -w $(BINDIR) native/python/epcomm
 	rm -rf native/python/epcomm/src/epcomm/libepcomm.so native/python/epcomm/src/epcomm/libepcomm_native.so native/python/epcomm/build native/python/epcomm/src/epcomm.egg-info
 
-# The steps are split into two targets, so that make -j2 runs both at once.
+# The steps are split into three targets, which make -j3 runs at once, because most steps wait.
 EPCOMM_LOST_STEPS = ^(lost|grow|refuse|killing)
+EPCOMM_LAYOUT_STEPS = ^(wrap|mixed|soak|spoiled)
 EPCOMM_STEPS = LAYOUTS="$(subst :,-,$(EPCOMM_LAYOUTS))" LD_LIBRARY_PATH=$(EMULATED) $(EPCOMM_EMULATED) $(EPCOMM)/tests/run.sh $(EPCOMM_OUT)
-.PHONY: epcomm-test-ready epcomm-test-lost epcomm-test-others
+.PHONY: epcomm-test-ready epcomm-test-lost epcomm-test-layouts epcomm-test-others
 epcomm-test-ready: build epcomm epcomm-check $(EPCOMM_OUT)/example-processes $(EPCOMM_OUT)/example-threads $(EPCOMM_OUT)/epcomm-test $(EPCOMM_OUT)/epcomm-test-checked $(EPCOMM_OUT)/test.pack
 epcomm-test-lost: epcomm-test-ready
 	ONLY='$(EPCOMM_LOST_STEPS)' $(EPCOMM_STEPS)
+epcomm-test-layouts: epcomm-test-ready
+	ONLY='$(EPCOMM_LAYOUT_STEPS)' $(EPCOMM_STEPS)
 epcomm-test-others: epcomm-test-ready epcomm-fuzz
-	EXCEPT='$(EPCOMM_LOST_STEPS)' $(EPCOMM_STEPS)
-epcomm-test: epcomm-test-lost epcomm-test-others ## test the library on the emulated driver: processes, threads, faults, sanitizers, fuzzing
+	EXCEPT='$(EPCOMM_LOST_STEPS)|$(EPCOMM_LAYOUT_STEPS)' $(EPCOMM_STEPS)
+epcomm-test: epcomm-test-lost epcomm-test-layouts epcomm-test-others ## test the library on the emulated driver: processes, threads, faults, sanitizers, fuzzing
 
 epcomm-only: $(EPCOMM_OUT)/epcomm-test $(EPCOMM_OUT)/libepcomm.so ## run the steps of epcomm-test whose names match ONLY; needs the packs that epcomm-test makes
 	ONLY='$(value ONLY)' $(EPCOMM_STEPS)
@@ -165,7 +168,7 @@ epcomm-only: $(EPCOMM_OUT)/epcomm-test $(EPCOMM_OUT)/libepcomm.so ## run the ste
 TORCH_PINS = torch==$(TORCH_VERSION) numpy==2.2.6 filelock==4.3.1 fsspec==2026.9.0 jinja2==3.1.6 markupsafe==3.0.4 mpmath==1.3.0 networkx==3.6.1 sympy==1.14.0 typing-extensions==4.16.0
 $(TORCH_ENV):
 	python3 -m venv $@
-	$@/bin/pip install -q --no-deps --only-binary=:all: --no-cache-dir $(TORCH_PINS) && $@/bin/python native/python/without_cuda.py || { rm -r $@; exit 1; }
+	$@/bin/pip install -q --no-compile --no-deps --only-binary=:all: --no-cache-dir $(TORCH_PINS) && $@/bin/python native/python/without_cuda.py || { rm -r $@; exit 1; }
 
 .PHONY: torch-env epcomm-torch
 torch-env: $(TORCH_ENV) ## PyTorch without CUDA's libraries, in .cuda/torch, for epcomm-torch (530 MB)

@@ -40,7 +40,7 @@ var arrows = map[string]string{
 	// A backend opens a workload, so kernels may import workloads. A workload counts bytes, so workloads may import
 	// kernels/dtype.
 	"workloads":       "tune/ep workloads/trace kernels/dtype",
-	"workloads/trace": "tune/bounded",
+	"workloads/trace": "tune/bounded tune/ep",
 	"kernels":         "tune/ep workloads",
 	"kernels/dtype":   "tune/ep",
 	"kernels/ref":     "tune/ep workloads kernels kernels/dtype",

@@ -91,7 +91,7 @@ model: build ## check that the model in testdata/models, fitted again to the rec
 	@out=$$(mktemp -d) && for a in testdata/archive/h200-*.tar.xz testdata/archive/h200x2-2026-11-22-libraries.tar.xz; do mkdir $$out/$$(basename $$a .tar.xz) && tar xf $$a -C $$out/$$(basename $$a .tar.xz) || exit 1; done && \
 	$(BINDIR)/epbench model fit $$out testdata/runs -o $$out/h200.yaml && cmp $$out/h200.yaml testdata/models/h200.yaml && rm -r $$out
 
-engine-readers: ## download the engines' own readers for the tests of exports into .readers: three wheels, 90 MB
+engine-readers: ## download the engines' own readers into .readers, for the tests of exports: three wheels, 90 MB
 	python3 -m pip download -q --no-deps --only-binary=:all: -d .readers aiconfigurator-core==0.12.0 sglang==0.5.10 megatron-core==0.16.1
 
 clean: ## remove the files that other targets made

@@ -15,7 +15,7 @@ $(CUDA_STUB)/%/libcuda.so: $(CUDA_STUB)/libcuda.so
 	$(call cc,$*) -shared -fPIC -fno-builtin -Wl,-soname,libcuda.so.1 -o $@ $(CUDA_STUB)/stub.c
 
 # $(call gpu_program,ARCHITECTURE,FILE,TAG,PACKAGE) builds a program in C and Go. For this host's architecture it has the
-# environment of the target cuda, because Go compiles most packages again for other flags of the C compiler or linker.
+# environment of the target cuda: with the same flags of the C compiler and linker, Go compiles most packages only once.
 # For other architectures the linker does not warn about libraries of this host that it skips.
 gpu_env = $(if $(filter $(1),$(HOSTARCH)),$(call cuda_env,$(CUDA_DIR)),$(cross_env))
 cross_env = CGO_ENABLED=1 GOARCH=$(1) CC=$(call cc,$(1)) CGO_CFLAGS="$(call cuda_cflags,$(CUDA_DIR))" \

@@ -125,8 +125,7 @@ $(EMULATED)/libcuda.so.1: $(CUDA_STUB)/libcuda.so $(wildcard native/emul/driver/
 	touch $(EMULATED)/nvshmem/lib/libnvshmem_device.a
 	echo $(NVSHMEM_WHEEL) > $(EMULATED)/nvshmem/VERSION
 
-# cuda-emulated runs its parts at the same time, because they mostly wait: a product lasts longer than the calls that
-# run beside it.
+# cuda-emulated runs its parts at the same time, because the parts mostly wait.
 BESIDE_TESTS = ^Test(Session(Beside|BesideTimes|Explain|OwnPlan|Products)|DrillBeside)$$
 EMULATED_ENV = LD_LIBRARY_PATH=$(EMULATED) EPBENCH_NVRTC=$(EMULATED) EPBENCH_CACHE=$(EMULATED)/cache EMUL_SRC=$(CURDIR)/native/emul/src
 EMULATED_TEST = $(call cuda_env,$(CUDA_DIR)) $(GO) test -tags cuda -count=1 -timeout $(PATIENCE)

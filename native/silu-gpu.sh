@@ -6,7 +6,7 @@
 # OUT is the run directory of the sweep, and BUDGET is the time of the sweep. The script writes the results to
 # OUT/activation.txt. They are the winners, and how close each comes to the memory limit. The limit is given at the
 # nominal speed of the GPU's memory and at MEMORY GB/s. One rank with 32 experts stands for one of 8 ranks with 256
-# experts: with top-8 both receive 8 rows for each token. These variables change the measurements:
+# experts: with T tokens a rank and top-8, both receive 8 T rows. These variables change the measurements:
 BACKEND=${BACKEND:-cuda}
 MODEL=${MODEL:-deepseek-v3}
 EXPERTS=${EXPERTS:-32}

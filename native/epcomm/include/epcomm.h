@@ -230,7 +230,8 @@ typedef struct EpcommInfo {
   char digest[65];      /* of the pack, hex */
   char abi[65];         /* hash of the builds of all kernels, hex */
   char arch[16];
-  char kernels[1024];   /* "kernel=build,...": pass it to tuned_refusal of an exported table */
+  char kernels[1024];   /* "kernel=build,...", the argument abi of tuned_refusal; `epbench table export
+                           --format c` writes that function */
   int layout;           /* EpcommLayout */
   int raw;              /* 1: tokens of dtype fp8 are passed as fp8 */
   int nodes;            /* 1 for packs of one host */
@@ -339,7 +340,7 @@ EPCOMM_API EpcommStatus epcomm_shrink(EpComm *comm, uint64_t alive);
 EPCOMM_API EpcommStatus epcomm_grow(EpComm *comm, uint64_t alive);
 
 /* Stores the set of living ranks in `alive`. Stores in `dropped` how many ids of this rank named an expert of a lost
- * rank. It counts the calls since epcomm_create that have ended. Either pointer may be NULL. */
+ * rank, summed over all calls since epcomm_create that have ended. Either pointer may be NULL. */
 EPCOMM_API EpcommStatus epcomm_survivors(EpComm *comm, uint64_t *alive, uint64_t *dropped);
 
 EPCOMM_API EpcommStatus epcomm_explain(EpComm *comm, const EpcommCall *call, EpcommExplanation *out);

@@ -1,4 +1,5 @@
-/* The functions of DeepEP's interface that epcomm.h lacks. The rules of epcomm.h hold here too. */
+/* Declares the functions of DeepEP's interface that epcomm.h lacks. The rules of epcomm.h hold here too. Functions
+ * whose comment begins with "Call path" allocate nothing, and never make the host wait. */
 #ifndef EPCOMM_DEEPEP_H
 #define EPCOMM_DEEPEP_H
 

@@ -28,7 +28,8 @@ void call_prepare(EpComm *c) {
     a->heap[1] = comm_heap(c) + c->at.world;
     a->control[0] = (EpControl *)(void *)(comm_heap(c) + c->at.control);
   }
-  a->counters = (int32_t *)(void *)(comm_heap(c) + c->at.abort + 4); /* abort word of kernels that have no state */
+  /* Kernels without a state have one counter, their abort word. */
+  a->counters = (int32_t *)(void *)(comm_heap(c) + c->at.abort + 4);
 }
 
 void comm_forget_calls(EpComm *c) {
@@ -47,7 +48,7 @@ static const int32_t *ids_of(const EpComm *c, const EpcommCall *call, const Choi
 }
 
 /* Returns whether a call must make a new copy of its ids. A combine uses the copy of its dispatch, unless combines may
- * come in any order. In any order, a later dispatch may have overwritten that copy. */
+ * come in any order: then a later dispatch may have overwritten that copy. */
 static int rewrites(const EpComm *c, const EpcommCall *call, const Choice *k) {
   return other_ids(c, call) && (k->op == DISPATCH || pack_any_order(c->pack.head));
 }
@@ -169,7 +170,7 @@ static DrvResult narrow_ids(const EpComm *c, const EpcommCall *call, const Choic
 
 static DrvResult compare(const EpComm *c, const EpcommCall *call, const Choice *k, const EpArgs *like, DrvStream stream) {
   EpArgs a = c->base;
-  a.counters = like->counters; /* if ranks disagree, the waits of this call end too */
+  a.counters = like->counters; /* with the call's abort word: if ranks disagree, the call's kernels stop waiting too */
   a.region[0] = k->at->agree;
   a.about = (k->fullest - 1) << 12 | k->plan << 1 | (uint32_t)k->op;
   a.topk_ids = like->topk_ids;

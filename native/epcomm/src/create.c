@@ -47,7 +47,9 @@ static EpcommStatus read_pack(EpComm *c) {
   if (o->max_sms > 0 && (int)h->largest_grid > o->max_sms)
     return comm_say(c, EPCOMM_PACK, "pack: its calls take up to %u SMs, more than %d; make a pack with --max-sms %d", h->largest_grid,
                     o->max_sms, o->max_sms);
-  if (pack_count(&c->pack, PACK_STATES) > COMM_STATES) return comm_say(c, EPCOMM_PACK, "pack: the kernels need more kinds of memory than the library has");
+  if (pack_count(&c->pack, PACK_STATES) > COMM_STATES)
+    return comm_say(c, EPCOMM_PACK, "pack: it has %u states, but this library takes at most %d",
+                    pack_count(&c->pack, PACK_STATES), COMM_STATES);
   return check_nodes(c);
 }
 

@@ -54,8 +54,8 @@ void fault_sentence(const EpComm *c, const EpFault *f, char *text) {
     return;
   }
   if (f->phase == EP_PHASE_LOST) {
-    snprintf(text, EPCOMM_TEXT, "rank %u passed a token for expert %d of rank %d, which is lost; route tokens to living ranks, or create with "
-             "survivors EPCOMM_DROP", f->rank, (int)f->expert, (int)f->source);
+    snprintf(text, EPCOMM_TEXT, "rank %u passed a token for expert %d of rank %d, which is lost; route tokens to living "
+             "ranks, or set the option survivors to EPCOMM_DROP", f->rank, (int)f->expert, (int)f->source);
     return;
   }
   if (f->phase == EP_PHASE_ROOM) {

@@ -9,7 +9,8 @@ EpcommStatus comm_check_size(EpComm *c, size_t size, size_t want, const char *na
 }
 
 static EpcommStatus check_known(EpComm *c, const char *what) {
-  /* load.c stops at the first kernel that the pack lacks. It looks up give_back after all others of this file. */
+  /* Old packs lack some kernels. load.c looks the kernels up in order, and stops at the first missing one. Of the
+   * kernels that this file launches, give_back is the last in that order. */
   if (c->give_back != NULL) return EPCOMM_OK;
   return comm_say(c, EPCOMM_PACK, "%s: the pack is too old for this call; make the pack again", what);
 }

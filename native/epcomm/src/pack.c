@@ -131,14 +131,15 @@ static int check_memory(const Pack *p, char *text) {
       if (p->dtypes[j].dtype == d->dtype) return refuse(text, "pack: a dtype is listed twice");
   }
   if (pack_count(p, PACK_STATES) > MOST_STATES || pack_count(p, PACK_REGIONS) > MOST_STATES * EP_MAX_REGIONS)
-    return refuse(text, "pack: the kernels need more kinds of memory than the library has");
+    return refuse(text, "pack: it has %u states and %u regions, but this library takes at most %d and %d",
+                  pack_count(p, PACK_STATES), pack_count(p, PACK_REGIONS), MOST_STATES, MOST_STATES * EP_MAX_REGIONS);
   for (uint32_t i = 0; i < pack_count(p, PACK_REGIONS); i++) {
     const PackRegion *g = &p->regions[i];
     if (g->bytes > MAX_REGION || g->halves > 1 || !string_ok(p, g->name) || (g->area != 0 && g->halves && g->bytes % 512 != 0))
       return refuse(text, "pack: region %u has impossible sizes", i);
     for (uint32_t j = 0; j < i; j++)
       if (g->area != 0 && g->area == p->regions[j].area && (g->fill != p->regions[j].fill || g->halves != p->regions[j].halves))
-        return refuse(text, "pack: region %u does not fit its area", i);
+        return refuse(text, "pack: regions %u and %u share memory, but differ in fill or halves", j, i);
   }
   for (uint32_t i = 0; i < pack_count(p, PACK_STATES); i++) {
     const PackState *s = &p->states[i];
@@ -147,7 +148,7 @@ static int check_memory(const Pack *p, char *text) {
       return refuse(text, "pack: state %u has impossible sizes", i);
     for (uint32_t j = 0; j < i; j++)
       if (s->numbers[0] != 0 && s->numbers[0] == p->states[j].numbers[0] && s->counters != p->states[j].counters)
-        return refuse(text, "pack: state %u does not fit the counters that it shares", i);
+        return refuse(text, "pack: states %u and %u share counters, but differ in their number", j, i);
   }
   return 0;
 }

@@ -57,14 +57,15 @@ typedef struct PackDType {
 
 typedef struct PackState {
   uint32_t dtype, name, first_region, regions, counters;
-  uint16_t numbers[2]; /* of dispatch and combine. Two states share the call numbers of an op if their numbers[op] are
-                          equal and not 0. If their numbers[0] are equal and not 0, they also share counters */
+  uint16_t numbers[2]; /* States with equal numbers[0] count dispatches together, and share all counters. States with
+                          equal numbers[1] count combines together. 0: the state counts alone */
 } PackState;
 
 typedef struct PackRegion {
   uint64_t bytes;
   uint8_t fill;
-  uint8_t halves; /* of regions that share memory (see area). 1: they have one middle; 0: they have one beginning */
+  uint8_t halves; /* for regions that share memory (see area). 1: their middles have the same address; 0: their first
+                     bytes do */
   uint16_t area;  /* regions share memory if their areas are equal and not 0 */
   uint32_t name;
 } PackRegion;

@@ -52,8 +52,8 @@ static EpcommStatus missing(EpComm *c, uint64_t set, int rank) {
   list(other & 0xffffffff, theirs, sizeof theirs);
   if (other != 0)
     return comm_say(c, EPCOMM_PEER, "rank %d waits for ranks %s, but rank %d waits for ranks %s; pass the same set on all ranks", rank, theirs, c->options.rank, mine);
-  return comm_say(c, EPCOMM_PEER, "rank %d did not take part with ranks %s within %.3g s; shrink again without it", rank, mine,
-                  2 * (double)c->options.deadline_ns / 1e9);
+  return comm_say(c, EPCOMM_PEER, "ranks %s must all make this call, but rank %d did not make it within %.3g s; shrink "
+                  "again without rank %d", mine, rank, 2 * (double)c->options.deadline_ns / 1e9, rank);
 }
 
 static EpcommStatus meet(EpComm *c, uint64_t set, int stage) {

@@ -7,10 +7,11 @@
 RECORDINGS is a directory of files NAME.rounds.gz, which `epbench replay save` writes. For each space and budget,
 epbench replays its default strategy, without configs from earlier runs as starting points. The tuners that are
 compared with it are Kernel Tuner in its simulation mode and Optuna's TPE. They may search for as long as epbench's
-search took. For a config Kernel Tuner gets the mean of seven samples, and TPE gets the median of three samples. This
-program fits a time to each config and an effect to each round. All tuners see the fitted times plus noise, which is
-drawn from the residuals of the fit. The program prints each tuner's mean regret in per cent: how much slower the
-chosen config is than the best config of the space. It compares fitted times.
+search took. For a config Kernel Tuner gets the mean of seven samples, and TPE gets the median of three samples. All
+configs may be slower in one round than in another. So this program fits one time for each config and one factor for
+each round to the recorded times. All tuners see the fitted times plus noise, which is drawn from the residuals of the
+fit. The program prints each tuner's mean regret in per cent: how much slower the chosen config is than the best config
+of the space. It compares fitted times.
 """
 
 import argparse

@@ -6,9 +6,12 @@
     python3 native/python/search/hub.py summary -o testdata/archive/hub-2026-11-27
 
 For every strategy, `epbench replay` measures the configs that the strategy asks for. A measured time has noise, which
-is drawn from the config's recorded runs. epbench chooses each strategy's winner by the same rule. A search has one of
-two kinds of budgets. With the first, it may measure a number of distinct configs, and its loss is recorded. With the
-second, it has a modelled time, in which random search would come close to the best config, and its score is recorded.
+is drawn from the config's recorded runs. epbench chooses each strategy's winner by the same rule.
+
+A search has one of two kinds of budgets. If the budget is a number of distinct configs, the search's loss is recorded.
+If the budget is a modelled time, the search's score is recorded. Random search would come close to the best config in
+that time.
+
 `measure` writes OUT-losses.csv and OUT-scores.csv. It skips searches whose results these files have already.
 `summary` reads both files and writes OUT-spaces.csv, OUT-budgets.csv and OUT-time.csv. docs/search-hub.md shows these
 three tables."""

@@ -189,8 +189,8 @@ class Late(Exception):
 
 
 def search(parts, lines, out, strategy, expected):
-    """Runs one search. If time bounds the search, `expected` is about how many configs it can measure. Otherwise it
-    is 0."""
+    """Runs one search. If time bounds the search, `expected` estimates how many configs the search can measure.
+    Otherwise `expected` is 0."""
     import numpy as np
 
     first = json.loads(lines.readline())

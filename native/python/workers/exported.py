@@ -7,9 +7,9 @@ directory of `epbench bench --over SWEEP --config deepep-own:by=BY`, which ran D
 of the export: shim, json or map. FILE holds the text that `epbench table export` printed when it made the export.
 
 The first table has a row for each dispatch and each combine. Times are medians over several workers. `sweep` is the
-time of the sweep's winner in the sweep. RUN measured the winner's config again, in the same rounds as the export:
-`its config now` is this time. `off` says how much longer the export takes than `sweep`. `loss` says how much longer
-the export takes than `its config now`.
+time of the sweep's winner in the sweep. RUN measured the winner again, in the same rounds as the export: `winner now`
+is the winner's time in RUN. `off` says how much longer the export takes than `sweep`. `loss` says how much longer the
+export takes than `winner now`.
 
 The second table has the sum of dispatch and combine for each export with a FILE. FILE states by how many per cent the
 export is slower than the sweep's winners. `says` is the winners' time increased by this loss. `off` says how much
@@ -52,11 +52,11 @@ def exports_timed(runs, chosen):
 
 
 def print_halves(chosen, timed):
-    print("op        routing   tokens  by    workers  sweep us  its config now  export us  off %  loss %  of each worker")
+    print("op        routing   tokens  by    workers  sweep us  winner now us  export us  off %  loss %  of each worker")
     for (op, routing, tokens, by), workers in sorted(timed.items()):
         losses = sorted(100 / s["decision"]["gain"]["mid"] - 100 for s in workers)
         sweep_us, export_us = chosen[op, routing, tokens], microseconds(s["times"] for s in workers)
-        print("%-8s  %-8s  %6d  %-4s  %7d  %8.2f  %14.2f  %9.2f  %5.1f  %6.1f  %.1f to %.1f" % (
+        print("%-8s  %-8s  %6d  %-4s  %7d  %8.2f  %13.2f  %9.2f  %5.1f  %6.1f  %.1f to %.1f" % (
             op, routing, tokens, by, len(workers), sweep_us, microseconds(s["default_times"] for s in workers), export_us,
             100 * (export_us / sweep_us - 1), statistics.median(losses), losses[0], losses[-1]))
 

@@ -1,3 +1,5 @@
+/* Makes a Buffer's low-latency calls without Python code. Python makes the first call with given arguments, and then
+ * tells this file about them by learn_dispatch or learn_combine. */
 #include "calls.h"
 
 #include <dlfcn.h>

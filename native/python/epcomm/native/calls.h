@@ -1,4 +1,4 @@
-/* Declares the calls of the Python class Buffer. This extension makes them itself, and runs no Python code in them. */
+/* Declares C++ functions that make the calls of the Python class Buffer without Python code (methods.cpp). */
 #ifndef EPCOMM_NATIVE_CALLS_H
 #define EPCOMM_NATIVE_CALLS_H
 
@@ -62,7 +62,7 @@ struct Known {
   int32_t device; /* -1: CPU */
   Link *native;
   PyObject *link;
-  PyObject *begun; /* a pair, for dispatch and for combine: the Hook that will receive the call, or None */
+  PyObject *begun; /* a list [dispatch, combine]: the Hook of a sent call that is not received yet, or None */
   PyObject *wide;
   PyObject *sent;  /* the last object of type Sent; the next call uses it again if it has as many tokens */
   int64_t tokens;

@@ -107,6 +107,7 @@ struct Library {
   const char *(*error)(EpComm *);
 };
 
+/* The last call, which the next call must run behind. */
 struct Behind {
   void *stream, *event;
   uint64_t capture;
@@ -117,8 +118,8 @@ struct Behind {
  * for a GPU share a Lane. */
 struct Lane {
   Driver driver;
-  int32_t recorded; /* this many further calls will record an event */
-  void *context;    /* of the emulated driver; null on a GPU */
+  int32_t events_left; /* number of next calls that record an event; see EVENTS_AFTER_CHANGE */
+  void *context;       /* of the emulated driver; null on a GPU */
   std::mutex order;
   Behind behind[2]; /* [0] last call outside a capture, [1] last captured call */
 };

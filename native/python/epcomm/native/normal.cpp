@@ -90,7 +90,7 @@ static void wait_counts(Link &l) {
 struct Rows {
   bool direct;
   int64_t rows;
-  /* Offsets in `rest`. At `ids` and `cut` begin the copies that convert() makes of experts and weights. */
+  /* Offsets in `rest`. convert() copies the experts to `ids`, and the weights to `cut`. */
   int64_t weights, sources, scales, ids, cut;
   Owned out, rest;
 

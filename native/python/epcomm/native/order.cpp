@@ -22,7 +22,7 @@ void fits(Link &l, bool fine) {
 
 void launched(Link &l, EpcommStatus status) {
   const Lane &lane = *l.lane;
-  if (lane.context != nullptr) { /* wait, because PyTorch reuses CPU memory at once */
+  if (lane.context != nullptr) { /* the emulated driver uses CPU memory, which PyTorch reuses at once, so wait */
     lane.driver.context_set(lane.context);
     lane.driver.context_wait();
   }
@@ -59,9 +59,9 @@ static uint64_t capture_of(const Driver &d, void *stream) {
   return status != 0 ? number : 0;
 }
 
-/* Number of calls that record an event after the stream has changed. If the stream changes again, the next call waits
- * for the last event. After this number, calls record no events, because an event delays the next kernel. */
-constexpr int32_t RECORDED = 32;
+/* After a change of stream, each of this many calls records an event. If the stream then changes again, the next call
+ * waits for the last event. Later calls record no events, because an event delays the next kernel. */
+constexpr int32_t EVENTS_AFTER_CHANGE = 32;
 
 Turn::Turn(Link &l, int64_t handle, int64_t key) : stream(reinterpret_cast<void *>(handle)), capture(0), link_(l) {
   Timer timer(ORDER);
@@ -74,9 +74,9 @@ Turn::Turn(Link &l, int64_t handle, int64_t key) : stream(reinterpret_cast<void 
   std::lock_guard<std::mutex> alone(lane.order);
   Behind &b = lane.behind[capture != 0];
   if (!b.any || b.stream == stream || b.capture != capture) return;
-  lane.recorded = RECORDED;
+  lane.events_left = EVENTS_AFTER_CHANGE;
   /* If the previous call recorded no event, record one now. This is not possible if a capture has begun on the
-   * previous call's stream. Then no wait is needed: the capture itself waits for the work before it. */
+   * previous call's stream. Then no wait is needed: torch.cuda.graph has waited for the GPU before that capture. */
   if (!b.recorded && capture_of(lane.driver, b.stream) != capture) return;
   if (!b.recorded) lane.driver.event_record(b.event, b.stream);
   lane.driver.stream_wait(stream, b.event, 0);
@@ -87,9 +87,9 @@ Turn::~Turn() {
   if (lane.context != nullptr) return;
   std::lock_guard<std::mutex> alone(lane.order);
   Behind &b = lane.behind[capture != 0];
-  b = {stream, b.event, capture, true, lane.recorded > 0};
+  b = {stream, b.event, capture, true, lane.events_left > 0};
   if (!b.recorded) return;
-  lane.recorded--;
+  lane.events_left--;
   Timer timer(ORDER);
   lane.driver.event_record(b.event, stream);
 }
@@ -123,9 +123,9 @@ EXPORT native::Board *epcomm_native_board(uint32_t *verdict, uint64_t *records, 
   return new native::Board{reinterpret_cast<std::atomic<uint32_t> *>(verdict), records, rank, ranks};
 }
 
-/* `numbers` begins with ranks, local experts, hidden, topk, max_tokens, and 1 for layout masked. Next come max_rows,
- * out_bytes, scales and the 4-byte words of src_info, first for BF16 and then for FP8. The last two are the deadline
- * in ms, and 1 in debug mode. */
+/* `numbers` begins with ranks, local experts, hidden, topk, max_tokens, and 1 for layout masked. Next come four numbers
+ * for BF16 and the same four for FP8: max_rows, out_bytes, scales, and how many 4-byte words src_info has. The last two
+ * numbers are the deadline in ms, and 1 in debug mode. */
 EXPORT native::Link *epcomm_native_link(EpComm *comm, const uint64_t *functions, native::Lane *lane, native::Board *board,
                                         const int64_t *numbers) {
   native::Library *library = new native::Library();

@@ -69,7 +69,7 @@ def without_the_other(buffer):
 
 def rank_1_does_not_come(buffer):
     def meet(_):
-        raise EpcommError(8, "rank 1 did not take part")
+        raise EpcommError(8, "rank 1 did not make it")
 
     buffer._meet = meet
     try:

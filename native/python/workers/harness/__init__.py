@@ -1,7 +1,7 @@
 """The parts of a worker for epbench that do not depend on the library that the worker drives.
 
 A worker has one process for each rank, from any launcher. Rank 0 passes each request to the other ranks and answers
-for all. "How does a worker start, fail and end?" of epbench's repository describes the protocol.
+for all. docs/worker-protocol.md in epbench's repository describes the protocol.
 
 gpu, gpu_beside, judge, layers, lt, moves, product and tensors import torch. All others need only the standard library.
 """

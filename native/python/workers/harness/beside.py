@@ -13,7 +13,7 @@ from .protocol import Failure
 FIELDS = ("call", "product", "both", "call_in", "product_in", "done")
 OUTLASTS = 2  # the product takes this many times as long as the call
 LEAST_BATCH = 8  # experts in one launch; with fewer, SMs would be idle
-LEAST = 100e-9  # seconds; least difference of two times, which noise could make negative
+LEAST = 100e-9  # seconds; a smaller or negative difference of two times is noise, and counts as this
 HELD = 0.25  # seconds; longest time for which a product may keep calls waiting for SMs
 SIZING = 5  # rounds for timing a call or a product
 TAKEN = (16, 32, 48, 64)  # SMs of typical calls; for each there is a plan of the product for all SMs but these
@@ -51,12 +51,12 @@ def attention_of(problem, size):
     return Size("gemm", rows, 4 * problem["hidden"], problem["hidden"], size.dtype, 1)
 
 
-def share_of(share, groups, passes, least):
+def share_of(share, groups, per_pass, least):
     """Returns (experts of one launch, number of launches), so that the launches make `share` passes over the experts.
-    In the trial that timed the product, one pass had `passes` launches. Function shareOf in kernels/cuda/drive
+    In the trial that timed the product, one pass had `per_pass` launches. Function shareOf in kernels/cuda/drive
     computes the same."""
-    if passes > 1 or groups == 1:  # copies, or one product
-        return groups, max(least, math.ceil(share * passes))
+    if per_pass > 1 or groups == 1:  # copies, or one product
+        return groups, max(least, math.ceil(share * per_pass))
     if share >= 1:
         return groups, max(least, math.ceil(share))
     want = math.ceil(share * groups)

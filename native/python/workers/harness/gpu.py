@@ -21,7 +21,7 @@ LEAST_CALLS = 20  # calls in a sample, so that its two events take less than 1 %
 MANY_TOKENS = 1024  # with at least this many tokens, a sample has only LONG_CALLS calls
 LONG_CALLS = 4
 SLEEP = 200_000  # GPU clocks, about 100 us; the GPU waits so long while the host queues a round
-DECOY = 1 << 63  # inverted in the seed to draw different tokens
+DECOY = 1 << 63  # this bit of the seed is inverted to draw the tokens of decoy()
 
 
 def tensors_of(thing):
@@ -266,8 +266,8 @@ class GPULibrary(GPUBeside):
         own = median(m[0].elapsed_time(m[1]) for m in marks)
         return [max(median(m[i + 1].elapsed_time(m[i + 2]) for m in marks) - own, 0) * 1e-3 for i in range(len(stages))]
 
-    # A method of a library that cannot make the same call twice in a row. It runs between two equal calls, and its
-    # time is subtracted.
+    # If a library cannot make the same call twice in a row, its subclass defines the method `between`. The method runs
+    # between two equal calls, and its time is subtracted.
     between = None
 
     def before_round(self):

@@ -142,8 +142,8 @@ class Library:
 
     def timed(self, name, steps, rounds, fold):
         """Runs rounds of `fold` calls, and returns for each round the seconds of one call. `steps` holds pairs
-        (measured, function). Calls with the same name must have the same steps. A barrier precedes each measured
-        step."""
+        (measured, function). Whenever the caller passes the same name, it must pass the same steps. A barrier
+        precedes each measured step."""
         out = []
         for _ in range(rounds):
             seconds = 0.0

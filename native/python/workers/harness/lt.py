@@ -1,5 +1,5 @@
 """Computes matrix products with native/shim/ep_product.c of epbench's repository, which plans and launches products
-of cuBLASLt. EPBENCH_PRODUCT is the path of this file as a shared library:
+of cuBLASLt. EPBENCH_PRODUCT is the path of the shared library that this command makes:
 
     cc -O2 -shared -fPIC -o libproduct.so native/shim/ep_product.c -ldl
 
@@ -95,7 +95,8 @@ class LtProduct(TorchProduct):
 
     @contextlib.contextmanager
     def planned(self, taken):
-        """Inside a block `with planned(taken):` launches are planned for all SMs but `taken`, which calls use."""
+        """Plans launches inside a block `with planned(taken):` for the SMs that calls leave unused. Calls use `taken`
+        SMs."""
         self.sms_left = taken and self.multiprocessors - taken
         try:
             yield

@@ -82,8 +82,8 @@ class TorchProduct:
 
     @contextlib.contextmanager
     def planned(self, taken):
-        """Inside a block `with planned(taken):` PyTorch chooses kernels for all SMs but `taken`, which calls use. In
-        some versions of PyTorch this has no effect."""
+        """Inside a block `with planned(taken):` PyTorch chooses kernels for the SMs that calls leave unused. Calls use
+        `taken` SMs. In some versions of PyTorch this has no effect."""
         if not taken or self.size.kind == "copy" or not self.plans_for_fewer:
             yield
             return

@@ -104,8 +104,9 @@ def introduced(stream, token, greeting):
 
 
 def heard(stream, token, ranks):
-    """Answers a rank that calls knock(). Returns the rank and the last message that the caller must send to this
-    rank. It raises an exception if the program that connected is not a rank of this run."""
+    """Answers a rank that calls knock(). Returns the rank's number and a message with this side's proof. The caller
+    must send the message to the rank. It raises an exception if the program that connected is not a rank of this
+    run."""
     stream.socket.settimeout(10)
     theirs = stream.read(GREETING)
     mine, rank = secrets.token_hex(16), theirs["rank"]

@@ -35,7 +35,9 @@ def find_place(environ=os.environ):
     return 0, 1, 0
 
 
-UNPROVED = 256  # most open connections without a proof; a further one closes the oldest
+# Largest number of open connections that have not proved that they know this run's token. A further connection closes
+# the oldest one.
+UNPROVED = 256
 
 
 def packed(thing):
@@ -170,8 +172,8 @@ class Ranks:
         object. Then this process ends."""
         number, got, thing = self._waited(link)
         if (number, got) != (self.number, kind):
-            self._follow("received %s %d of another rank, but expected %s %d: only one rank failed; "
-                         "epbench starts the worker again" % (got, number, kind, self.number))
+            self._follow("another rank sent %s in request %d, but this rank expected %s in request %d: one of the "
+                         "two ranks failed; epbench starts the worker again" % (got, number, kind, self.number))
         return thing
 
     def _waited(self, link):

@@ -1,1 +1,1 @@
-"""One file for each library, named after it."""
+"""Each module has a class Library, which runs one of the libraries that worker.py lists."""

@@ -2,8 +2,8 @@
 
 In mode `own` the normal kernels are declared a second time, under the name deepep-own. These run with the config that
 an inference engine would use, and the parameter `by` says where it comes from. With by=map it is DeepEP's own config
-for the number of ranks. With by=shim a shim chooses it, which is the module that EPBENCH_DEEPEP_SHIM names. With
-by=json it comes from a JSON file of SGLang, at the path EPBENCH_DEEPEP_CONFIG.
+for the number of ranks. With by=shim the module that EPBENCH_DEEPEP_SHIM names, a shim, chooses the config. With
+by=json the config comes from a JSON file of SGLang, at the path EPBENCH_DEEPEP_CONFIG.
 
 The normal kernels send a token once to each rank that has any of its experts. Received rows have no gaps between
 them. Combine adds the rows of all ranks. A call includes DeepEP's layout kernel and its exchange of counts. FP8

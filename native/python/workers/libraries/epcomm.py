@@ -1,5 +1,6 @@
-"""Runs epcomm in layout expert or expert:128. A pack, a file that `epbench pack` makes, holds the kernels and says
-which kernel serves which call.
+"""Runs epcomm in layout `expert` or `expert:128`: received rows are grouped by expert, and with `expert:128` the first
+row of each expert is a multiple of 128. A pack, a file that `epbench pack` makes, holds the kernels and says which
+kernel serves which call.
 
 The times include the cast, the counts and the weighted sums. PYTHONPATH must contain the package epcomm.
 EPCOMM_LIBRARY must name epcomm's shared library.

@@ -23,7 +23,7 @@ LEAST_TOKENS = 8  # FlashInfer's table of kernel geometries has no entry for few
 def kernel_weights(experts):
     """Returns W1 and W2 of the experts as FlashInfer's kernel wants them. Each is a tuple: numbers [local, inputs,
     outputs] with the inputs contiguous, scales of the blocks, and two None in place of scales of whole tensors.
-    The rows of W1 change their places. The scales need not, because all blocks of a matrix have the same scale."""
+    The rows of W1 change their places. The scales keep theirs, because all scales of a matrix are equal."""
     local, double, hidden = experts.w1.shape
     w1 = experts.w1.view(local, 2, double // 2 // INTERLEAVED, INTERLEAVED, hidden).transpose(1, 2).reshape(local, double, hidden)
     return tuple((w.transpose(1, 2), scales, None, None) for w, scales in zip((w1, experts.w2), experts.scales))

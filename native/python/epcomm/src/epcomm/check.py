@@ -22,7 +22,7 @@ def main(a):
     if a.apart and not a.spawn:
         raise ValueError("--apart starts the processes itself: give --spawn N, the number of ranks")
     if a.placement < 0:
-        raise ValueError(f"--placement {a.placement}: give how many memory blocks to allocate, or 0 for the memory that torch chooses")
+        raise ValueError(f"--placement {a.placement}: give the number of memory blocks to allocate for the tensors, or 0 to let torch place them")
     if not a.spawn:
         return run(a, int(os.environ.get("LOCAL_RANK", "0")))
     times = []

@@ -122,8 +122,8 @@ def operators():
 
 
 def said(link):
-    """Returns an array with the status, the received rows and the fullest rank's tokens of a link's last call. Each
-    call changes this array."""
+    """Returns an array of three numbers about a link's last call: the status, how many rows this rank received, and how
+    many tokens the fullest rank has. Each call changes this array."""
     return (c_int32 * 3).from_address(load().epcomm_native_said(link))
 
 

@@ -46,7 +46,7 @@ class Buffer:
         must_be_off("use_fabric", use_fabric, "ranks of one host reach each other without fabric handles; leave it out")
         must_be_off("is_intranode=False", not is_intranode, "all ranks are on one host; leave it out")
         if low_latency_mode and not allow_nvlink_for_low_latency_mode:
-            raise NotServed("allow_nvlink_for_low_latency_mode=False", "rows are sent over NVLink only; leave it out. With NVLink, too, hooks hold no SMs between send and receive")
+            raise NotServed("allow_nvlink_for_low_latency_mode=False", "rows are sent over NVLink only; leave it out. It is not needed for overlap, because hooks hold no SMs between send and receive")
         self.group = group if group is not None else comm
         self.rank, self.group_size = (group.rank(), group.size()) if group is not None else (comm.Get_rank(), comm.Get_size())
         self._mpi = comm if group is None else None

@@ -1,4 +1,5 @@
-"""Defines ElasticBuffer, which has the methods of DeepEP V2's ElasticBuffer. It makes the normal calls of Buffer."""
+"""Defines ElasticBuffer, which has the methods of DeepEP V2's ElasticBuffer. Its dispatch and combine call a Buffer's
+normal dispatch and combine."""
 
 import re
 import subprocess

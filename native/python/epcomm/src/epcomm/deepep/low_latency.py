@@ -14,10 +14,6 @@ class Sent(typing.NamedTuple):
     tokens: int
 
 
-# DeepEP's handle of low-latency calls: src_info int32 [local experts, rows], layout_range int64 [local experts, ranks],
-# num_max_dispatch_tokens_per_rank, hidden, num_experts.
-
-
 def size_hint(tokens, hidden, ranks, experts):
     return 2 * ranks * tokens * (2 * hidden + 128) + 2 * tokens * max(ranks, 16) * 2 * hidden + 8 * experts * ranks
 
@@ -96,7 +92,8 @@ def dispatch(link, key, x, topk_idx, use_fp8, round_scale, use_ue8m0, stats, lat
 
 
 def combine(sent, src_info, key, x, topk_idx, topk_weights, out, later):
-    """Returns the weighted sums of the rows, bfloat16 [tokens, hidden], and the same `half` as dispatch."""
+    """Returns (combined, half). `combined` is bfloat16 [tokens, hidden], the weighted sum of each token's rows. If
+    `later` is true, the call only sends, and half.finish() receives. If `later` is false, `half` is None."""
     link = sent.link
     y = x if x.is_contiguous() else x.contiguous()
     ids = topk_idx if topk_idx.is_contiguous() else topk_idx.contiguous()

@@ -1,5 +1,6 @@
-"""Makes DeepEP's normal calls with kernels of layout rank:packed. In this layout a token has one row on each rank
-that has any of its experts, and rows have no gaps."""
+"""Checks the tensors of DeepEP's normal calls, and counts tokens for get_dispatch_layout. buffer.py makes the calls
+with kernels of layout rank:packed. In this layout a token has one row on each rank that has any of its experts, and
+rows have no gaps."""
 
 import typing
 
@@ -15,10 +16,6 @@ class Sent(typing.NamedTuple):
     tokens: int
     received: int        # rows of the outputs
     fullest: int         # tokens of the fullest rank, 0 if unknown
-
-
-# DeepEP's handle of normal calls: rank_prefix_matrix, channel_prefix_matrix, recv_channel_prefix_matrix,
-# recv_src_idx, is_token_in_rank, send_head.
 
 
 def unpacked(x):

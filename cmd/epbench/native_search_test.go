@@ -37,8 +37,8 @@ func TestSearchSummaries(t *testing.T) {
 		args      []string
 		summaries []string
 	}{
-		{"hub.py", []string{"hub-2026-11-27-losses.csv", "hub-2026-11-27-scores.csv"}, []string{"summary", "-o", "hub-2026-11-27"},
-			[]string{"hub-2026-11-27-spaces.csv", "hub-2026-11-27-budgets.csv", "hub-2026-11-27-time.csv"}},
+		{"hub.py", []string{"hub-2026-11-28-losses.csv", "hub-2026-11-28-scores.csv"}, []string{"summary", "-o", "hub-2026-11-28"},
+			[]string{"hub-2026-11-28-spaces.csv", "hub-2026-11-28-budgets.csv", "hub-2026-11-28-time.csv"}},
 		{"priors.py", []string{"priors-2026-11-27.csv"}, []string{"summary", "priors-2026-11-27.csv", "-o", "priors-2026-11-27-summary.csv"},
 			[]string{"priors-2026-11-27-summary.csv"}},
 	} {

@@ -2,8 +2,8 @@
 
     pip install -r native/python/search/requirements.txt
     git clone https://github.com/AutoTuningAssociation/benchmark_hub && git -C benchmark_hub checkout 8eeb99e7
-    python3 native/python/search/hub.py measure benchmark_hub -o testdata/archive/hub-2026-11-27
-    python3 native/python/search/hub.py summary -o testdata/archive/hub-2026-11-27
+    python3 native/python/search/hub.py measure benchmark_hub -o testdata/archive/hub-2026-11-28
+    python3 native/python/search/hub.py summary -o testdata/archive/hub-2026-11-28
 
 For every strategy, `epbench replay` measures the configs that the strategy asks for. A measured time has noise, which
 is drawn from the config's recorded runs. epbench chooses each strategy's winner by the same rule.

@@ -39,8 +39,8 @@ func TestSearchSummaries(t *testing.T) {
 	}{
 		{"hub.py", []string{"hub-2026-11-28-losses.csv", "hub-2026-11-28-scores.csv"}, []string{"summary", "-o", "hub-2026-11-28"},
 			[]string{"hub-2026-11-28-spaces.csv", "hub-2026-11-28-budgets.csv", "hub-2026-11-28-time.csv"}},
-		{"priors.py", []string{"priors-2026-11-27.csv"}, []string{"summary", "priors-2026-11-27.csv", "-o", "priors-2026-11-27-summary.csv"},
-			[]string{"priors-2026-11-27-summary.csv"}},
+		{"priors.py", []string{"priors-2026-11-28.csv"}, []string{"summary", "priors-2026-11-28.csv", "-o", "priors-2026-11-28-summary.csv"},
+			[]string{"priors-2026-11-28-summary.csv"}},
 	} {
 		dir := t.TempDir()
 		for _, name := range c.copied {

@@ -1,7 +1,7 @@
 """Measures how much the priors of the strategy `bayes` help, even in spaces that had no part in choosing the priors.
 
-    python3 native/python/search/priors.py measure testdata/truth/h100x2-whole -o testdata/archive/priors-2026-11-27.csv
-    python3 native/python/search/priors.py summary testdata/archive/priors-2026-11-27.csv -o testdata/archive/priors-2026-11-27-summary.csv
+    python3 native/python/search/priors.py measure testdata/truth/h100x2-whole -o testdata/archive/priors-2026-11-28.csv
+    python3 native/python/search/priors.py summary testdata/archive/priors-2026-11-28.csv -o testdata/archive/priors-2026-11-28-summary.csv
 
 `measure` searches every space with `bayes` under several settings of its priors, and writes the mean loss of each
 space, setting and budget. `summary` compares three choices. "usual priors" are epbench's priors, which were chosen on

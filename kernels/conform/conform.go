@@ -23,8 +23,8 @@ type effort struct {
 	strength   int // see covering
 	iterations int // as in Case
 	endurance  int // iterations of the cases with many calls and no reset
-	words      int
-	configs    int
+	words      int // as in Case
+	configs    int // as in Case
 }
 
 func (l Level) effort() effort {
@@ -45,7 +45,7 @@ type Case struct {
 	Routing    string
 	Seed       uint64
 	Iterations int // calls between two verifications
-	Words      int // largest number of combinations, see candidates
+	Words      int // largest number of combinations of the parameters whose values are words
 	Configs    int // largest number of configs of a kernel, 0 for no limit
 }
 

@@ -17,7 +17,7 @@ type beside struct {
 	share    int // number of pieces of a product that run beside one call
 }
 
-// outlasts is the product's time divided by the call's time.
+// outlasts is the time of the product beside a call, as a multiple of the call's time.
 const outlasts = 2
 
 func newBeside(p ep.Problem) *beside {
@@ -69,7 +69,7 @@ func (b *beside) alone(n int) []float64 {
 
 const trialPieces = 32
 
-// size computes `share` once.
+// size computes beside.share in its first call.
 func (s *Session) size(ctx context.Context) error {
 	b := s.beside
 	if b.share > 0 {
@@ -92,7 +92,7 @@ func (s *Session) size(ctx context.Context) error {
 	return nil
 }
 
-// runBeside measures three times in each round: of the calls alone, of the product alone, and of both at once.
+// runBeside times the calls alone, the product alone, and both together, in each round.
 func (s *Session) runBeside(ctx context.Context, c ep.Config, spec kernels.RunSpec) (kernels.Rounds, error) {
 	if err := s.size(ctx); err != nil {
 		return kernels.Rounds{}, err

@@ -63,7 +63,7 @@ func params(algoClass kernels.Class) []kernels.Param {
 	algo.Class = algoClass
 	return []kernels.Param{
 		launch("blocks", "workers of a rank", "workers", kernels.SMCost, "1", "2", "4"),
-		launch("wait_blocks", "number of workers that only wait for other ranks; 0: all wait, then all work",
+		launch("wait_blocks", "number of workers that only wait for other ranks, while the others move or sum rows; 0: every worker first waits, then moves or sums rows",
 			"workers", kernels.NoCost, "0", "1"),
 		launch("chunk_bytes", "bytes of a row moved or reduced at a time", "bytes", kernels.NoCost, "16384", "2048"),
 		launch("tile_tokens", "rows claimed at a time", "tokens", kernels.NoCost, "4", "32"),
@@ -115,7 +115,7 @@ func checkPair(dispatch, combine ep.Config) error {
 	return nil
 }
 
-// streamFrom is a number of bytes. If all ranks together receive more, the default config writes past the caches.
+// streamFrom is a number of bytes. If all ranks together receive more bytes, the default config writes past the caches.
 const streamFrom = 8 << 20
 
 func defaults(name string) func(ep.Machine, ep.Problem) ep.Config {

@@ -26,6 +26,7 @@ func (w *tokenCounter) advance(s *shape, r *rank, token int) {
 	}
 }
 
+// indexByRank computes where the rows from each source begin, in the layouts by rank.
 func (r *rank) indexByRank(s *shape) {
 	all := 0
 	for source := range s.sources {
@@ -40,6 +41,7 @@ func (r *rank) indexByRank(s *shape) {
 	r.offsets[s.sources] = uint32(all)
 }
 
+// placeMessage copies message i from a source to its row of the output, in the layouts by rank.
 func (w *worker) placeMessage(l launch, set, source, i int) {
 	s, r := &w.s.shape, w.r
 	index, row := source*s.MaxTokens+i, r.fromRow[source]+i
@@ -61,6 +63,7 @@ func (w *worker) placeMessage(l launch, set, source, i int) {
 	}
 }
 
+// actByRank computes the experts' outputs from rows in the layouts by rank.
 func (w *worker) actByRank(l launch, scales []byte) {
 	s, r := &w.s.shape, w.r
 	outputs := make([][]uint16, s.TopK)
@@ -83,6 +86,7 @@ func (w *worker) actByRank(l launch, scales []byte) {
 	}
 }
 
+// actMasked computes the experts' outputs from rows in the layout masked.
 func (w *worker) actMasked(l launch, scales []byte) {
 	s, r := &w.s.shape, w.r
 	for rows := range l.claim(&r.move, r.rowsTo[len(r.rowsTo)-1], 1, 1) {

@@ -20,7 +20,7 @@ type product struct {
 	from    []byte    // for a copy
 	to      []byte
 	next    int           // index of the next piece
-	elapsed time.Duration // time of the pieces that ran as stages of a job
+	elapsed time.Duration // time of the pieces that inPhases ran between sending and receiving
 }
 
 // A piece is pieceColumns columns of one row, or a copy of pieceBytes bytes.
@@ -60,7 +60,7 @@ func (p *product) pieces() int {
 	return p.groups * p.of.M * ((p.of.N + pieceColumns - 1) / pieceColumns)
 }
 
-// work computes the next n pieces. Between pieces, it lets workers that poll run.
+// work computes the next n pieces. After each piece it yields the processor, so that polling workers can run.
 func (p *product) work(n int) {
 	for range n {
 		p.piece(p.next)

@@ -25,7 +25,7 @@ func Open(path string) (*Backend, error) {
 		return nil, err
 	}
 	if len(f.Families) == 0 {
-		return nil, fmt.Errorf("%s has links but no fit; epbench model fit RUN... -o FILE makes one", path)
+		return nil, fmt.Errorf("%s gives the speeds of links, but has no fitted coefficients; epbench model fit RUN... -o FILE makes a file with both", path)
 	}
 	m, err := New(f, "", "")
 	if err != nil {

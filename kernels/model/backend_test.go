@@ -77,7 +77,7 @@ func TestOpenNeedsAFit(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, c := range []struct{ path, want string }{
-		{"", "write model:FILE"}, {"/nowhere", "no such file or directory; epbench model fit"}, {written(t, links), "has links but no fit"},
+		{"", "write model:FILE"}, {"/nowhere", "no such file or directory; epbench model fit"}, {written(t, links), "gives the speeds of links, but has no fitted coefficients"},
 	} {
 		if _, err := Open(c.path); err == nil || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%q: %v, want %s", c.path, err, c.want)

@@ -53,8 +53,9 @@ func (e end) same(other end) bool {
 
 // blamed returns the end that caused the others, or nil. It does not rely on their order, because epbench reads each
 // rank's connection in another goroutine. It prefers a rank that reported a failure of its own. Next comes a rank that
-// is gone without a report, and last a rank that ended because of another one. It names the first two together: a rank
-// may fail because another one was killed, and a rank may end without a report after another one failed.
+// is gone without a report, and last a rank that ended because of another one. If one rank reported a failure and
+// another is gone without a report, blamed names both: a rank may fail because another one was killed, and a rank may
+// end without a report after another one failed.
 func blamed(ends []end) *Trouble {
 	var failed, silent, follower *end
 	for i := range ends {
@@ -132,8 +133,8 @@ func (g *group) rankZeroGone() {
 	g.stopTimer()
 	limit := g.patience()
 	g.mu.Unlock()
-	// A busy host may stop this program for longer than the limit. With many short waits, what the other ranks sent in
-	// that time is still read.
+	// A busy host may pause this program for longer than the limit. A single wait could then end before the goroutines
+	// that read from the ranks have run. Between short waits they run.
 	const waits = 10
 	for range waits {
 		select {
@@ -146,8 +147,8 @@ func (g *group) rankZeroGone() {
 	}
 }
 
-// patience returns how long to wait for the cause of a disconnection. The wait is longer while all known ranks ended
-// because of another one. The caller holds mu.
+// patience returns how long to wait for the cause of a disconnection. The wait is longer if all ranks that ended so far
+// say that another rank was the cause. The caller holds mu.
 func (g *group) patience() time.Duration {
 	if t := blamed(g.ends); t != nil && t.Follows {
 		return leaveLimit

@@ -21,7 +21,10 @@ import (
 const (
 	addressEnv = "EPBENCH_ADDRESS"
 	tokenEnv   = "EPBENCH_TOKEN"
-	launchEnv  = "EPBENCH_LAUNCH" // marks processes if the user sets EPBENCH_TOKEN
+
+	// launchEnv marks the processes of a command. Without it, EPBENCH_TOKEN marks them. A token that the user chose
+	// cannot be the mark, because processes of other commands may have it too.
+	launchEnv = "EPBENCH_LAUNCH"
 )
 
 // Greeting is a launched rank's first message.
@@ -86,8 +89,8 @@ func launch(ctx context.Context, p *process, at string, limit time.Duration) (*g
 	return g, nil
 }
 
-// await waits until rank 0 has connected. It waits on if the command exits with status 0, because ranks may run in the
-// background.
+// await waits until rank 0 has connected. If the command exits with status 0, await keeps waiting, because ranks may
+// run in the background.
 func (g *group) await(ctx context.Context, p *process, limit time.Duration) error {
 	timer := time.NewTimer(limit)
 	defer timer.Stop()

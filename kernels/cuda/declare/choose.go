@@ -83,8 +83,10 @@ func settingOf(m ep.Machine, p ep.Problem) setting {
 		"tokens": p.Tokens, "ranks": p.Ranks, "topk": p.TopK, "experts": p.Experts,
 		"bf16": Bit(p.Dispatch == ep.BF16), "fp8": Bit(p.Dispatch == ep.FP8), "reduced": Bit(p.Precision == ep.Reduced),
 		"dispatch": Bit(p.Op == ep.Dispatch), "marks-fit": Bit(markBytes(p) <= marksShared),
-		"long":    Bit(p.Tokens > 256),             // in shorter calls, all warps first send and then receive
-		"limited": Bit(sms <= 64 && p.Tokens > 16), // about half of the SMs do other work; calls of up to 16 tokens need no rules for this
+		"long": Bit(p.Tokens > 256), // in shorter calls, all warps first send and then receive
+		// A limited call may use only about half of a GPU's SMs. Calls of up to 16 tokens do not count as limited,
+		// because they need no other values then.
+		"limited": Bit(sms <= 64 && p.Tokens > 16),
 	}
 }
 

@@ -13,7 +13,7 @@ const regionAlign = 256
 const (
 	PartControl      = "control"
 	PartReadings     = "readings"
-	PartAbort        = "abort" // counters of kernels that belong to no state
+	PartAbort        = "abort" // abort word of the kernels that have no State; a State has its own
 	PartX            = "x"
 	PartIDs          = "topk_ids"
 	PartWeights      = "weights"
@@ -89,8 +89,8 @@ func CastParts(p ep.Problem) []Region {
 // MayCast reports whether a dispatch of the problem may take tokens that the caller converted to FP8.
 func MayCast(p ep.Problem) bool { return p.Dispatch == ep.FP8 && p.Nodes <= 1 }
 
-// OutputParts lists the parts that dispatch, experts and combine write. The table shows what a
-// dispatch writes, for each field of EpArgs and each layout:
+// OutputParts lists the parts that dispatch, experts and combine write. The table shows what a dispatch writes, for
+// each field of EpArgs and each layout. The end of src_info, behind the entries of all rows, is only for combines:
 //
 //	               expert                 masked                     rank                   rank:packed
 //	out            [max_rows]             [local, capacity]          [ranks, max_tokens]    [ranks * max_tokens]
@@ -98,7 +98,7 @@ func MayCast(p ep.Problem) bool { return p.Dispatch == ep.FP8 && p.Nodes <= 1 }
 //	row_offsets    first row of a group   rows of each group, total  rows of a source       first row of a source
 //	expert_ids     [groups]               [local, ranks] u64 ranges  [rows, topk] local     [rows, topk] local
 //	src_info       [rows, 2] token, k     [rows, 2] token, k         [rows, 2] token, rank  [rows, 2] token, rank
-//	  then                                data for combine           [max_tokens] for combine, in both layouts
+//	  its end      nothing                see masked/layout.cuh      [max_tokens]             [max_tokens]
 //	scale_offsets  nvfp4: [groups]        unused                     [rows, topk] weights   [rows, topk] weights
 func OutputParts(p ep.Problem) []Region {
 	z, l, index := sizesOf(p), encodingOf(p), IndexOf(p)

@@ -86,7 +86,7 @@ func Fitted(k kernels.Kernel, m ep.Machine, p ep.Problem) ep.Config {
 func checkHosts(m ep.Machine, p ep.Problem, c ep.Config) error {
 	switch {
 	case p.Ranks > maxHostRanks:
-		return fmt.Errorf("ranks: %d is more than the %d for which kernels between hosts can wait", p.Ranks, maxHostRanks)
+		return fmt.Errorf("ranks: %d is more than %d, the most that kernels between hosts support", p.Ranks, maxHostRanks)
 	case p.SkipA2A:
 		return fmt.Errorf("skip-a2a: with it nothing is sent between hosts; use --backend cuda")
 	case holds(c, "route=rail") && p.Nodes == 1:

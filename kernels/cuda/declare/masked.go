@@ -12,8 +12,8 @@ var maskedState = State{Name: "masked", anyDType: true, ordered: true, bits: tru
 
 var byMasked = []ep.Layout{ep.LayoutMasked}
 
-// maskedKernels declares a dispatch and a combine. The dispatch sends each token once to each of its ranks. The
-// receiver copies the token once for each of the token's experts on its rank.
+// maskedKernels declares a dispatch and a combine. The dispatch sends a token once to each rank that has at least one
+// of the token's experts. The receiver copies the token once for each of these experts.
 func maskedKernels() []Declaration {
 	return []Declaration{{
 		Kernel: kernels.Kernel{
@@ -69,8 +69,8 @@ var registersMasked = rules{
 }
 
 // combineRulesMasked gives values with own=registers to calls of many tokens. For 4,096 FP8 tokens of DeepSeek-V3 on 2
-// H100, the combine then took 384 us instead of 672 us. Do not lower 128: rows of tuned tables for up to 128 tokens were
-// measured against a default with own=slot.
+// H100, the combine then took 384 us instead of 672 us. Do not lower 128: tuned tables have rows for up to 128 tokens
+// whose gains are over a default with own=slot.
 var combineRulesMasked = slices.Concat(slotRulesMasked, registersMasked.when("ranks>1 tokens>128 !reduced"), registersMasked.when("ranks>1 long"))
 
 // regionsMasked lists the regions of the enum RankRegion in rank/layout.cuh, then those of MaskedRegion in

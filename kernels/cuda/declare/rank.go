@@ -12,9 +12,10 @@ var rankState = State{Name: "rank", anyDType: true, ordered: true, bits: true, R
 
 var byRank = []ep.Layout{ep.LayoutRank, ep.LayoutRankPacked}
 
-// rankKernels declares a dispatch and a combine. The dispatch sends each token once to each of its ranks. With
-// rows=home, senders store elements directly in the receiver's output. The scales and the head of the token then go
-// to a slot, a buffer of the receiver. The head is the token's number with its experts and weights.
+// rankKernels declares a dispatch and a combine. The dispatch sends a token once to each rank that has at least one of
+// the token's experts. With rows=home, senders store elements directly in the receiver's output. The scales and the
+// head of the token then go to a slot, a buffer of the receiver. The head is the token's number with its experts and
+// weights.
 func rankKernels() []Declaration {
 	return []Declaration{{
 		Kernel: kernels.Kernel{
@@ -45,7 +46,7 @@ func rankKernels() []Declaration {
 // splitEarly holds values for mode=split that let the sending kernel start while the kernel before it still runs.
 const splitEarly = "wait_sms=0,pdl=1"
 
-// divided returns rules with which a part of the SMs only receives in a long call. `wait` is this part, such as 1/3.
+// divided returns rules that reserve a part of a long call's SMs for receiving. `wait` is this part, such as 1/3.
 func divided(wait string) rules {
 	return rules{
 		{"", "threads=512"},
@@ -75,9 +76,10 @@ var dividedRank = rules{
 	{"!long", "threads=1024"}, {"long", "wait_sms=1/4"}, {"long", "wait_sms=1/2"}, {"long", "wait_sms=2/3"}, {"long", "wait_sms=0"},
 }
 
-// dispatchStartsRank gives divisions of the SMs with rows=slot, and configs with rows=home. In long calls on a limited
-// number of SMs, the first config of the list can write outputs outside the symmetric heap. Configs with rows=home can
-// not. In BF16 the first config has rows=staged, which was faster than rows=slot.
+// dispatchStartsRank gives divisions of the SMs with rows=slot, and configs with rows=home. With rows=home, other ranks
+// write a rank's outputs, which must then lie in the symmetric heap. Outputs elsewhere need a config without rows=home.
+// In long calls on a limited number of SMs, the default has rows=home, so the list begins with a config for outputs
+// elsewhere. In BF16 this config has rows=staged, which was faster than rows=slot.
 var dispatchStartsRank = slices.Concat(rules{
 	{"long limited !bf16", ""},
 	{"long limited bf16 ranks>4", homeRank + ",rows=staged"},

@@ -134,8 +134,8 @@ const (
 	emptyRounds = 20
 )
 
-// Empty implements kernels.Clocker. For each clock it returns the median of the rounds in seconds. The time of
-// a round is that of its slowest rank.
+// Empty implements kernels.Clocker. It times an empty kernel with each clock, and returns the median over rounds in
+// seconds. The time of a round is that of its slowest rank.
 func (b *Backend) Empty(ctx context.Context) (map[string]float64, error) {
 	ranks := min(len(b.node.gpus), declare.MaxRanks)
 	if b.checkPeers(ranks) != nil {

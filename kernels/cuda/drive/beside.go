@@ -147,7 +147,7 @@ func (s *session) sizeProduct(ctx context.Context) error {
 	if s.problem.Op == ep.Pair {
 		least = 2
 	}
-	batch, share := shareOf(want/pass, max(b.of.Groups, 1), b.passes(), least)
+	batch, share := shareOf(want/pass, max(b.of.Groups, 1), b.launchesPerPass(), least)
 	if b.of.Kind != ep.Copy && batch != b.batch {
 		if err := b.plan(batch); err != nil {
 			return asFailure(ep.LaunchFailed, err)
@@ -186,7 +186,7 @@ func (s *session) pass(ctx context.Context) (float64, error) {
 
 // timePasses measures passes of the product with a plan for `sms` SMs. It returns seconds as [round][rank].
 func (s *session) timePasses(ctx context.Context, b *products, sms int) ([][]float64, error) {
-	a := arrangement{way: onlyProduct, share: b.passes(), left: sms}
+	a := arrangement{way: onlyProduct, share: b.launchesPerPass(), left: sms}
 	t := timing{op: empty, mode: s.problem.Mode, clock: clockChain, fold: 1, beside: a}
 	alone, _, err := s.besideRounds(ctx, t, extras{problem: s.problem, beside: b}, sizingRounds)
 	return alone, err

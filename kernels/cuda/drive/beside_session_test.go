@@ -208,11 +208,11 @@ func checkProducts(t *testing.T, s *session, batch int) {
 	if err := b.plan(batch); err != nil {
 		t.Fatal(err)
 	}
-	code := newCSteps(len(s.ranks.local), b.passes())
+	code := newCSteps(len(s.ranks.local), b.launchesPerPass())
 	defer code.free()
 	for i, r := range s.ranks.local {
 		w := &writer{ranks: s.ranks, rank: i, out: code.steps[i]}
-		for n := range b.passes() {
+		for n := range b.launchesPerPass() {
 			b.write(w, n, 0)
 		}
 		code.ranks[i].context, code.ranks[i].stream, code.ranks[i].fault = handle(r.gpu.context), handle(r.stream), r.fault

@@ -11,7 +11,7 @@ import (
 
 // Clocks of a session. Times of different clocks are never compared.
 const (
-	clockChain = "chain" // a chain of calls and waits for all ranks, minus the waits
+	clockChain = "chain" // calls in a row, with waits in which the ranks align, minus the time of the waits
 	clockSpan  = "span"  // from the first block's start to the last block's end
 	clockEvent = "event" // between two CUDA events
 )

@@ -16,16 +16,17 @@ import (
 	"github.com/epbench/epbench/workloads"
 )
 
-// explainCalls is the number of calls that a load replaces in a round.
+// explainCalls is the number of calls in a round. An experiment replaces each call by a synthetic load.
 const explainCalls = 8
 
-// scratchBytes is the largest number of bytes that the loads of a round move.
+// scratchBytes is the largest number of bytes that the synthetic loads of a round move.
 const scratchBytes = 256 << 20
 
-// Explain implements kernels.Explainer. Each experiment replaces the calls by a load that takes one resource:
+// Explain implements kernels.Explainer. Its experiments show which resource the calls take from the product. In each
+// experiment, something else than calls takes one resource, or both:
 //
 //   - SMs, by plan: nothing runs beside the product, which is planned for the SMs that the calls would leave free.
-//   - SMs, by blocks: blocks occupy SMs for as long as a call takes without the product.
+//   - SMs, by blocks: the blocks of a synthetic load occupy SMs for as long as a call takes without the product.
 //   - bandwidth: a copy engine moves a call's bytes to the next rank, without SMs.
 //   - both: blocks occupy SMs and move a call's bytes.
 func (s *session) Explain(ctx context.Context, c ep.Config, rounds int) ([]kernels.Effect, error) {
@@ -58,8 +59,8 @@ type experiments struct {
 	sms     int                      // blocks of the largest grid
 	ns      int                      // nanoseconds of a call
 	bytes   int                      // bytes of the busiest rank in a call
-	scratch []cu.DevicePtr           // memory of the loads, by rank
-	entries map[string][]cu.Function // kernels of the loads, by name and GPU
+	scratch []cu.DevicePtr           // memory of the synthetic loads, by rank
+	entries map[string][]cu.Function // kernels of the synthetic loads, by name and GPU
 }
 
 func (x *experiments) calls(ctx context.Context, k *candidate) (e kernels.Effect, err error) {
@@ -119,7 +120,8 @@ func (x *experiments) scratchMemory() error {
 	return nil
 }
 
-// shared returns the bytes of shared memory that one block of a load takes. No second block fits on the same SM.
+// shared returns the bytes of shared memory that one block of a synthetic load takes. No second block fits on the same
+// SM.
 func (x *experiments) shared() int {
 	least := x.ranks.local[0].gpu.shared
 	for _, s := range x.ranks.local {
@@ -172,7 +174,8 @@ func (x *experiments) all(ctx context.Context, calls kernels.Effect) ([]kernels.
 	return out, nil
 }
 
-// effect times the product alone, and then with a load or with a plan for `sms` SMs.
+// effect times the product alone, and then beside the synthetic load l. If l is nil, the second time is that of the
+// product alone with a plan for `sms` SMs.
 func (x *experiments) effect(ctx context.Context, name string, l *syntheticLoad, sms int) (e kernels.Effect, err error) {
 	a := arrangement{way: loaded, share: x.beside.share, left: sms, load: l != nil}
 	t := timing{op: empty, mode: x.problem.Mode, clock: clockChain, fold: explainCalls, beside: a}

@@ -49,7 +49,7 @@ func (s *session) choosePlan(ctx context.Context, b *products, taken []int) erro
 		b.chosen = true
 		return nil
 	}
-	b.own = 0 // otherwise planBeside would take the plan for `own` SMs instead of larger plans
+	b.own = 0 // so that planBeside returns the plan that the loop asks for
 	for _, sms := range plans {
 		alone, err := s.timePasses(ctx, b, sms)
 		if err != nil {

@@ -95,7 +95,7 @@ func (s *session) openProducts() error {
 	s.beside = b
 	if err == nil && of.Kind == ep.Step {
 		b.attention, err = newProducts(s.ranks, attentionOf(s.problem, of))
-		b.share = b.passes()
+		b.share = b.launchesPerPass()
 	}
 	if err != nil {
 		b.close()
@@ -257,9 +257,9 @@ func (p *products) planFor(sms int) error {
 // other ranks could delay the loading.
 func (p *products) warm(sms int) error {
 	for i, r := range p.ranks.local {
-		code := newCSteps(1, p.passes())
+		code := newCSteps(1, p.launchesPerPass())
 		w := &writer{ranks: p.ranks, rank: i, out: code.steps[0]}
-		for n := range p.passes() {
+		for n := range p.launchesPerPass() {
 			p.write(w, n, sms)
 		}
 		code.ranks[0].context, code.ranks[0].stream, code.ranks[0].fault = handle(r.gpu.context), handle(r.stream), r.fault
@@ -301,8 +301,8 @@ func (p *products) free(plans []*C.EpProduct) {
 	}
 }
 
-// passes returns the number of launches in one pass.
-func (p *products) passes() int {
+// launchesPerPass returns the number of launches in one pass.
+func (p *products) launchesPerPass() int {
 	if p.of.Kind == ep.Copy {
 		return copyParts
 	}

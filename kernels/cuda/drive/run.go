@@ -58,8 +58,9 @@ func beganAgain(runs int, deadline time.Duration) string {
 	return fmt.Sprintf("%d runs were repeated: a rank's work did not reach its GPU within %v", runs, deadline)
 }
 
-// attempt runs a program and turns its error into a Failure. If ranks waited only in start alignments, a rank's work
-// came too late: attempt refills the memory and repeats the run once.
+// attempt runs a program and turns its error into a Failure. If every wait that ended in an error was an alignment
+// before a call, no call hung: the work of a rank reached its GPU too late. Then attempt resets the ranks' memory and
+// repeats the run once.
 func (s *session) attempt(p *program, run func() error) error {
 	s.setRunning(p)
 	defer s.setRunning(nil)

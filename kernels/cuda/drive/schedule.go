@@ -24,7 +24,7 @@ const (
 	stepJoin                      // calls wait for side stream
 	stepProduct                   // launch n of the matrix product
 	stepAttention                 // matrix product for attention
-	stepLoad                      // load that replaces call n
+	stepLoad                      // synthetic load in the place of call n
 )
 
 // step is one element of a round, the same on every rank.
@@ -74,8 +74,9 @@ type schedule struct {
 	current     int           // step.span of the calls added next
 }
 
-// newSchedule returns the steps of one round. The time of a call is the time between two stamps, minus the time of the
-// same number of alignments alone:
+// newSchedule returns the steps of one round. In an alignment, all ranks wait for each other. With the clock "chain",
+// the first interval between stamps has calls and alignments, and the second has equally many alignments without calls.
+// The first interval minus the second is the time of the calls:
 //
 //	chain in mode graph or eager: refill, flight, align, stamp, fold x (call, align), stamp, fold x align, stamp
 //	chain in mode cold:           flight, fold x (prepare, align, stamp, call, align, stamp, align, stamp)

@@ -12,7 +12,7 @@ type way int
 const (
 	noProduct      way = iota
 	onlyProduct        // the product without calls
-	loaded             // the product alone, then beside a load
+	loaded             // the product alone, then beside synthetic loads or on fewer SMs
 	overlapped         // calls and product at the same time
 	inPhases           // send, product, receive; one stream
 	stepOverlapped     // decode step: two overlapping micro-batches
@@ -23,7 +23,7 @@ type arrangement struct {
 	way   way
 	share int  // launches of the product for a call
 	left  int  // limit of the product's SMs; 0: none
-	load  bool // with the way `loaded`: a load runs too
+	load  bool // with the way `loaded`: the product runs beside synthetic loads
 }
 
 // marks is the number of time stamps that show the product's progress.
@@ -94,8 +94,8 @@ func (s *schedule) aloneChain() {
 	s.stamp()
 }
 
-// chainOfCalls adds a section's calls, with an alignment after each call or decode step. Pairs have a single alignment
-// at the end.
+// chainOfCalls adds a section's calls. After each call or decode step comes an alignment: all ranks wait for each
+// other. Pairs have a single alignment, at the end.
 func (s *schedule) chainOfCalls() {
 	for i := range s.now.calls {
 		if s.isStep() {
@@ -353,3 +353,19 @@ func (p *section) times(w way, r []uint64) (t roundTimes) {
 }
 
 func (c productStamps) last() int { return c.first + len(c.share) - 1 }
+
+// doneAt returns the share of the product that is done at the time `at`. It interpolates between marks.
+func (c productStamps) doneAt(r []uint64, at uint64) float64 {
+	before, share := r[c.start], 0.0
+	for i, done := range c.share {
+		mark := r[c.first+i]
+		if at < mark {
+			if at <= before {
+				return share
+			}
+			return share + (done-share)*float64(at-before)/float64(mark-before)
+		}
+		before, share = mark, done
+	}
+	return 1
+}

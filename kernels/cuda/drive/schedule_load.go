@@ -1,7 +1,9 @@
 package drive
 
-// loaded adds two runs of the product to the schedule. The first run has nothing beside it. The second runs beside
-// loads, or with a plan for fewer SMs. Both are in the same round, because clock rates drift within a second.
+// loaded adds the steps for one experiment of session.Explain. The product (the matrix product that runs beside calls)
+// runs twice. The first time, it runs alone. The second time, it runs beside synthetic loads if s.beside.load is set,
+// otherwise alone with a plan for s.beside.left SMs. Both are in the same round, because clock rates drift within a
+// second.
 func (s *schedule) loaded() {
 	s.now = &section{calls: s.fold}
 	s.sections = append(s.sections, s.now)
@@ -17,20 +19,4 @@ func (s *schedule) loaded() {
 		}
 	}
 	s.add(stepJoin, 0)
-}
-
-// doneAt returns the share of the product that is done at the time `at`. It interpolates between marks.
-func (c productStamps) doneAt(r []uint64, at uint64) float64 {
-	before, share := r[c.start], 0.0
-	for i, done := range c.share {
-		mark := r[c.first+i]
-		if at < mark {
-			if at <= before {
-				return share
-			}
-			return share + (done-share)*float64(at-before)/float64(mark-before)
-		}
-		before, share = mark, done
-	}
-	return 1
 }

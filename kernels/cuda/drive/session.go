@@ -39,7 +39,7 @@ type session struct {
 	expert     []cu.Function
 	beside     *products    // matrix product, or nil
 	activation *activation  // nil for other ops
-	again      int          // repeated runs that are not yet in a kernels.Rounds.Notes
+	again      int          // runs that were repeated since Run last reported them in Rounds.Notes
 	checking   ep.CheckTime // host time of the latest verification
 
 	mu      sync.Mutex

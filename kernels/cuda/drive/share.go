@@ -21,12 +21,12 @@ func checkHeld(of ep.Product, seconds float64, deadline time.Duration) error {
 }
 
 // shareOf divides the product beside one call into launches. The product has one group for each expert. A pass computes
-// all groups once, and `share` is the number of passes beside one call. `passes` is the number of launches in the pass
-// that was timed. shareOf returns how many groups a launch computes, and the number of launches. The number of launches
-// is at least `least`.
-func shareOf(share float64, groups, passes, least int) (batch, launches int) {
-	if passes > 1 || groups == 1 { // copies, or a single product
-		return groups, max(least, int(math.Ceil(share*float64(passes))))
+// all groups once, and `share` is the number of passes beside one call. The pass that was timed had `timed` launches.
+// shareOf returns how many groups a launch computes, and the number of launches. The number of launches is at least
+// `least`.
+func shareOf(share float64, groups, timed, least int) (batch, launches int) {
+	if timed > 1 || groups == 1 { // a copy has several launches in a pass; one group cannot be divided
+		return groups, max(least, int(math.Ceil(share*float64(timed))))
 	}
 	if share >= 1 {
 		return groups, max(least, int(math.Ceil(share)))
@@ -42,12 +42,13 @@ func rounded(n int) int {
 	return (n + step - 1) / step * step
 }
 
+// takenSMs lists the numbers of SMs that plans leave to calls.
 var takenSMs = []int{16, 32, 48, 64}
 
 // planMargin is the relative gain that a plan must have over the first plan, because times vary by 0.4 %.
 const planMargin = 0.01
 
-// fastestPlan returns the index of the fastest plan. Each other plan must be faster than the first by
+// fastestPlan returns the index of the fastest plan. It prefers the first plan to plans that are faster by less than
 // planMargin.
 func fastestPlan(seconds []float64) (best int) {
 	bar := seconds[0] * (1 - planMargin)
@@ -59,9 +60,9 @@ func fastestPlan(seconds []float64) (best int) {
 	return best
 }
 
-// planBeside returns how many SMs the product's plan uses while calls run; 0 means all. Without calls, the
-// fastest plan uses `own` SMs. The calls leave `left` SMs. A plan for more than `own` SMs can be slower than the plan
-// for `own` SMs. Then calls would seem too expensive.
+// planBeside returns for how many SMs the product is planned while calls run; 0 means all. The calls leave `left` SMs
+// free. Without calls, the plan for `own` SMs is the fastest. planBeside keeps this plan if it fits, even if a larger
+// plan fits too: a larger plan can take longer, and the calls would then seem to cause the longer time.
 func planBeside(own, left int) int {
 	if left == 0 || 0 < own && own <= left {
 		return own

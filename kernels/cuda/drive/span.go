@@ -3,7 +3,7 @@ package drive
 // closeBytes limits the gap between two pieces that are copied together.
 const closeBytes = 32 << 10
 
-// span is a range of a part that one copy moves.
+// span is a range of bytes in a part of the heap. One copy moves the whole range.
 type span struct {
 	from, bytes int // offset in the part, and length
 	at          int // offset in host memory

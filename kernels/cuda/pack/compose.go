@@ -21,8 +21,8 @@ type half struct {
 	why    string
 }
 
-// join makes a pair if the kernel of combine c cannot read the memory that dispatch d writes. It replaces d or c by a
-// config that fits the other one, or it takes the nearest row for pairs.
+// join makes a pair of dispatch d and combine c, which do not fit together: the kernel of c cannot read the memory that
+// d writes. It replaces d or c by a config that fits the other one, or it takes the nearest row for pairs.
 func (v *resolver) join(tokens int, d, c half) (Run, error) {
 	dFor, dErr := v.dispatchFor(c.config, tokens)
 	cFor, cErr := v.combineFor(d.config, tokens)

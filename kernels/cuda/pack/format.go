@@ -109,9 +109,11 @@ type stateRecord struct {
 }
 
 type regionRecord struct {
-	Bytes  uint64
-	Fill   uint8
-	Halves uint8  // 1: calls alternate between halves, and regions that share memory have one middle; 0: one start
+	Bytes uint64
+	Fill  uint8
+	// Halves is 1 if calls alternate between the halves of the region, otherwise 0. If regions share memory, their
+	// middles have the same address with 1, and their starts with 0.
+	Halves uint8
 	Area   uint16 // regions with equal Area share memory; 0: none
 	Name   uint32
 }

@@ -10,8 +10,8 @@ import (
 // Halves is the purpose of callers that send in one call and receive in a second call.
 const Halves ep.Op = "halves"
 
-// purposes lists a layout's purposes. Halves needs split-phase kernels, which send in one launch and
-// receive in another. They must use the memory of the default kernels.
+// purposes lists a layout's purposes. Halves needs split-phase kernels, which send in one launch and receive in
+// another. They must have the same State (memory between calls) as the default kernels.
 func (v *resolver) purposes() []ep.Op {
 	out := []ep.Op{ep.Pair, ep.Dispatch, ep.Combine}
 	if _, ok := v.phased(v.problem.Tokens); ok && v.request.Only == nil {
@@ -29,11 +29,11 @@ func (v *resolver) halves(tokens int) (Run, error) {
 	if !ok {
 		return Run{}, fmt.Errorf("tokens: no split-phase dispatch and combine can follow each other at %d tokens, although some can at %d; pack with --max-tokens %d", tokens, v.problem.Tokens, tokens)
 	}
-	return Run{Pair: p, Text: "default: split-phase kernels are searched only with a matrix product beside the calls"}, nil
+	return Run{Pair: p, Text: "default: no table row has a split-phase pair for these tokens; only sweeps with --beside measure such pairs"}, nil
 }
 
-// phased returns the default configs of the first split-phase kernels. ok is true if they use the memory of the default
-// kernels.
+// phased returns the default configs of the first split-phase kernels. ok is true if they have the same State as the
+// default kernels.
 func (v *resolver) phased(tokens int) (p Pair, ok bool) {
 	d, c := v.firstPhased(ep.Dispatch, tokens), v.firstPhased(ep.Combine, tokens)
 	if d.IsDefault() || c.IsDefault() {

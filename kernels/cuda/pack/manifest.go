@@ -39,7 +39,7 @@ type answers struct {
 	Runs    []Answer `json:"runs"`
 }
 
-// Answer names a run's configs.
+// Answer names the configs for the token counts from Lo to Hi.
 type Answer struct {
 	Lo        int      `json:"lo"`
 	Hi        int      `json:"hi"`
@@ -47,7 +47,7 @@ type Answer struct {
 	Combine   string   `json:"combine"`
 	Elsewhere string   `json:"elsewhere,omitempty"` // pair for outputs outside the symmetric heap
 	Uncovered bool     `json:"uncovered,omitempty"` // no table row; the configs are defaults
-	Certified bool     `json:"certified"`           // rows of this build and kind of machine
+	Certified bool     `json:"certified"`           // the rows were measured with this build, on this kind of machine
 	Text      string   `json:"text"`
 	Medians   []Median `json:"rows,omitempty"`
 }

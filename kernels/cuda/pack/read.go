@@ -52,7 +52,7 @@ func ReadFile(name string) (*Pack, error) {
 	return p, nil
 }
 
-// Read decodes a pack and checks its digest. It does not check the content of all records, as the C library does.
+// Read decodes a pack and checks its digest. Only the C library checks the content of all records.
 func Read(data []byte) (*Pack, error) {
 	p := &Pack{Data: data}
 	size := binary.Size(p.head)

@@ -51,7 +51,7 @@ that another tuner measured: a T4 file (NAME_T4.json.gz) or a cache file of Kern
 	flags(cmd, forSearch, func(s *pflag.FlagSet) {
 		s.BoolVar(&f.synthetic, "synthetic", false, "draw a synthetic landscape for every replay, instead of RUN")
 		s.StringVar(&f.landscape, "landscape", "kernels", "`LANDSCAPE` what --synthetic draws: "+strings.Join(replay.LandscapeNames(), ", "))
-		s.StringVar(&f.starts, "starts", string(replay.AsRecorded), "`STARTS` configs with which a search begins, in addition to the default: "+strings.Join(names(replay.AllStarts()), ", "))
+		s.StringVar(&f.starts, "starts", string(replay.Named), "`STARTS` configs with which a search begins, in addition to the default: "+strings.Join(names(replay.AllStarts()), ", "))
 		s.StringVar(&f.strategies, "strategy", search.DefaultStrategy, strategyListHelp())
 		s.StringVar(&f.budgets, "budget", allConfigs, "`BUDGETS` limits of a search: numbers of configs (25,50), a share of its space (10%), times (10s; recorded times count, not the time of replay), or all")
 		s.IntVar(&f.replays, "replays", 150, "`N` number of landscapes; each is searched twice")

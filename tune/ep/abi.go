@@ -116,8 +116,8 @@ func (a ABI) Changed(b ABI) []string {
 	return out
 }
 
-// Serves reports whether the build `a` has every word of `row`, the ABI of a table row. A word without a hash, such as
-// "2.", never matches, because its kernel can no longer be built.
+// Serves reports whether the build `a` has every word of `row`, the ABI of a table row. In `a`, the word of a removed
+// kernel has no hash, such as "2.". It never matches, because the build no longer contains the kernel.
 func (a ABI) Serves(row ABI) bool {
 	return a.has(row, func(here, there string) bool { return here == there && !strings.HasSuffix(here, ".") })
 }

@@ -5,12 +5,14 @@ import (
 	"slices"
 )
 
-// maxSharedDrift limits the relative drift of the matrix product's time. With more drift, ShareBase sets no Base.
+// maxSharedDrift limits the relative drift of the matrix product's time over rounds. With more drift, ShareBase sets no
+// Base.
 const maxSharedDrift = 0.005
 
-// ShareBase sets one Base, the time of the matrix product without calls, for all configs that ran in the same rounds.
-// For each round and rank, Base is the lower quartile of the times that the configs read for the product. ShareBase
-// sets no Base if the product's time drifts too much.
+// ShareBase combines the times of a matrix product that several configs measured in the same rounds. Each config ran
+// beside this product, and also measured the product without calls (BesideRounds.Product). ShareBase sets Base of every
+// config to the lower quartile of these times, for each round and rank. So noise in one measurement of the product does
+// not change the comparison of configs. ShareBase sets no Base if the product's time drifts too much.
 func ShareBase(all []*BesideRounds) {
 	var base [][]float64
 	for k := 0; ; k++ {

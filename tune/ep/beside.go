@@ -15,14 +15,15 @@ type BesideRounds struct {
 	Done      [][]float64 `json:"done"`       // share of the product done when calls end
 	Amount    string      `json:"amount"`     // how much of the product runs beside one call, in words
 
-	// Base holds other times of the product alone, or none. Cost subtracts Base, or Product if Base is empty.
+	// Base is the time of the product alone that ShareBase computed from all configs of the same rounds. It may be
+	// empty. Cost subtracts Base, or Product if Base is empty.
 	Base [][]float64 `json:"base,omitempty"`
 }
 
 // LeastCost is the lower bound of a cost, in seconds. Ratios need positive times.
 const LeastCost = 100e-9
 
-// Alone returns the seconds of the product alone, by round and rank.
+// Alone returns the seconds of the product alone, by round and rank: Base, or Product if Base is empty.
 func (t *BesideRounds) Alone() [][]float64 {
 	if len(t.Base) > 0 {
 		return t.Base

@@ -40,8 +40,8 @@ type Problem struct {
 	Objective Objective `json:"objective,omitzero"`
 	Layout    Layout    `json:"layout,omitzero"` // order of received rows
 
-	// Intermediate gives an expert's intermediate size: each row of its second matrix product's input has so many
-	// elements. It is set only if Op is Layer.
+	// Intermediate is the number of elements in a row of the input of an expert's second matrix product. It is set only
+	// if Op is Layer.
 	Intermediate int `json:"intermediate,omitempty"`
 }
 

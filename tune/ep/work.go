@@ -70,7 +70,8 @@ func (w Work) Pair(dispatch Work) Work {
 
 // InLayout returns the work of a kernel in layout l.
 func (w Work) InLayout(l Layout) Work {
-	if w.Layout == "" || l == LayoutExpert { // older runs record LayoutExpert for every layout, so keep w.Layout
+	// In older runs, l is LayoutExpert whatever the layout was, so w.Layout is right.
+	if w.Layout == "" || l == LayoutExpert {
 		return w
 	}
 	w.Layout = l.Kind()

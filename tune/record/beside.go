@@ -1,7 +1,7 @@
 package record
 
-// Beside sums up one config's rounds beside a matrix product. It holds medians over rounds of the slowest rank's value.
-// Times are in seconds.
+// Beside sums up one config's rounds beside a matrix product. Each field is a median over rounds. The value of a round
+// is that of its slowest rank. Times are in seconds.
 type Beside struct {
 	Call      Interval `json:"call"`       // a call alone
 	CallIn    Interval `json:"call_in"`    // a call while the product runs

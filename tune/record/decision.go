@@ -160,8 +160,9 @@ type Search struct {
 
 	Pace Pace `json:"pace,omitzero"`
 
-	// SiblingDType is another dispatch dtype. If it is set, an earlier search with that dtype tuned the same combine,
-	// and this search measured only required configs.
+	// SiblingDType is the dispatch dtype of an earlier search for the same combine, or empty. All combines send BF16,
+	// so a search with another dispatch dtype has nothing new to find: it measured only the configs that every search
+	// measures (Starts and the default).
 	SiblingDType ep.DType `json:"as,omitempty"`
 
 	// Starts lists the configs that the search always measures.

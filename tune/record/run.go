@@ -17,9 +17,9 @@ const (
 	PlotsDir    = "plots"
 )
 
-// Protocol numbers the ways in which backends have measured on GPUs. A change of the code raises it if the change
-// shifts measured times by more than their intervals. In revision 0, sessions could share memory addresses, and ranks
-// did not leave the start barrier together.
+// Protocol is the revision of the way in which backends measure on GPUs. It rises if a change of the code shifts
+// measured times by more than their intervals. In revision 0, sessions could share memory addresses, and ranks did not
+// leave the start barrier together.
 const Protocol = 1
 
 // Run holds the content of run.json.
@@ -38,7 +38,7 @@ type Run struct {
 	Seed         uint64             `json:"seed"`
 	Strategy     string             `json:"strategy"`
 	Routings     []string           `json:"routings,omitempty"` // such as zipf:1.0; a recorded routing is trace:FILE@DIGEST
-	InterleaveID string             `json:"turns,omitempty"`    // the same in runs whose measurements alternated
+	InterleaveID string             `json:"turns,omitempty"`    // equal in runs whose measurements alternated
 	Empty        map[string]float64 `json:"empty,omitempty"`    // seconds that an empty kernel takes, for each clock
 	AA           []AA               `json:"aa,omitempty"`
 	Kernels      []Kernel           `json:"kernels,omitempty"` // kernels of the backend

@@ -50,7 +50,7 @@ const (
 	fewPoints           = 50   // see smallBatch, initialShareOfMany and sharedSurrogate
 	maxInitial          = 48   // largest result of initialQuota
 	initialShare        = 0.4  // share of the budget for initial points
-	initialShareOfMany  = 0.34 // used instead of initialShare if several kernels have a budget below fewPoints
+	initialShareOfMany  = 0.34 // used instead of initialShare if there are several kernels and a budget below fewPoints
 	maxInitialPerKernel = 2
 	perKernelShare      = 0.25 // see initialPerKernel
 	competitiveGap      = 0.7  // see competitive

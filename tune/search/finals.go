@@ -29,15 +29,15 @@ type Finalist struct {
 // roundSet holds the samples of a point in consecutive rounds of one session.
 type roundSet struct {
 	session int
-	crowded bool // further finalists were measured in these rounds too, see confirm
+	crowded bool // neighbours were measured in these rounds too, see confirm
 	rounds  []int
 	logs    []float64 // logarithms of the samples
 }
 
 // Finals measures the best points of the search and the required points in new rounds. It drops points that are clearly
-// slower than the best point, except the default config. After p.MinRounds rounds, it stops when it has as many samples
-// as finalSampleShare allows. If the fastest point is then uncertain, further rounds follow. Finals returns the points
-// that did not fail, the fastest first.
+// slower than the best point, except the default config. After p.MinRounds rounds it goes on while more rounds may drop
+// another point, up to the number of samples that finalSampleShare allows. If it is then uncertain which point is the
+// fastest, furtherFinals measures more rounds. Finals returns the points that did not fail, the fastest first.
 func (s *State) Finals(ctx context.Context, p Protocol, stage record.Stage) ([]Finalist, error) {
 	most := int(finalSampleShare*float64(s.spent)) + p.MinRounds*len(s.Required)
 	return s.runFinals(ctx, p, stage, s.finalPoints(p), most, p.MaxRounds)
@@ -46,7 +46,7 @@ func (s *State) Finals(ctx context.Context, p Protocol, stage record.Stage) ([]F
 // finalSampleShare limits the samples of the finals to a multiple of the samples of the search.
 const finalSampleShare = 1.5
 
-// FinalsOf does the same as Finals for the points in `live`, without a bound on the samples and without further rounds.
+// FinalsOf does the same as Finals for the points in `live`, without a bound on the samples and without furtherFinals.
 func (s *State) FinalsOf(ctx context.Context, p Protocol, stage record.Stage, live []int) ([]Finalist, error) {
 	return s.runFinals(ctx, p, stage, live, math.MaxInt, 0)
 }

@@ -16,7 +16,7 @@ const (
 	furtherSampleShare   = 2.5 // limits all samples of the finals, as a multiple of the samples of the search
 	uncertainRounds      = 16
 	uncertainSampleShare = 6
-	uncertainError       = 0.3 // a rival whose difference has a larger standard error is uncertain, in bands
+	uncertainError       = 0.3 // multiple of the band; with a larger standard error, a rival is uncertain
 )
 
 // furtherFinals measures more rounds of the fastest finalist and of its rivals, as long as a rival is left.
@@ -53,8 +53,8 @@ func (s *State) samplesInTime(latest *State) int {
 	return int((s.budget.Time - s.eval.Spent()) / each)
 }
 
-// confirmSamples returns the number of samples of a confirmation that ends early: three configs run in all rounds, and
-// further finalists (neighbours) in half of the rounds.
+// confirmSamples returns the number of samples of the shortest confirmation, which has p.ConfirmRounds rounds. Three
+// configs run in every round, and the neighbours (further finalists) run in half of the rounds.
 func (p Protocol) confirmSamples() int { return p.ConfirmRounds * (3 + Neighbours/2) }
 
 const quantile99 = 2.326 // of the normal distribution

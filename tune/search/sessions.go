@@ -52,8 +52,9 @@ func mergePoint(sessions [][]Finalist, point int) (out Finalist, ok bool) {
 }
 
 // Claim returns a finalist's gain over the default, and warnings. `earlier` is the gain in the rounds that chose the
-// finalist. If the gain differs from `earlier`, Claim widens the interval to cover both gains. It does the same if the
-// gain in rounds with further finalists (neighbours) differs from the gain in the other rounds.
+// finalist. If the gain differs from `earlier`, Claim widens the interval to cover both gains. Neighbours (further
+// finalists) ran in half of the rounds. If the gain in these rounds differs from the gain in the others, Claim widens
+// the interval to cover these two gains.
 func (f Finalist) Claim(dflt Finalist, earlier stat.Estimate) (gain stat.Estimate, warnings []string) {
 	gain = f.Gain(dflt)
 	if f.Point == dflt.Point {

@@ -55,7 +55,7 @@ type State struct {
 	obs     []stat.Obs   // all samples
 	itemOf  map[int]int  // [point] index in points
 	points  []int        // [item] point
-	crowded map[int]bool // [round] whether the points next to a finalist were measured too
+	crowded map[int]bool // [round] whether neighbours (further finalists) were measured too, see confirm
 	failed  map[int]bool
 	effect  []float64     // [item] logarithm of the time; nil if outdated
 	rivals  int           // result of maybeFastest; 0 if outdated

@@ -52,7 +52,7 @@ func medianInPlace(xs []float64) float64 {
 
 const (
 	fewToSort  = 12 // the least length for which selectLeast takes less time than slices.Sort
-	mostPasses = 32 // of selectLeast; in some orders it would need one for each value
+	mostPasses = 32 // passes of selectLeast; some orders of the values would need a pass for each value
 )
 
 // selectLeast reorders xs: xs[k] gets the value that it would have in sorted order, and the values before it are at

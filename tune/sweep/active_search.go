@@ -47,7 +47,7 @@ type searchResults struct {
 
 	sessionsAhead   bool // further sessions follow, and then the decision is made again
 	isRefinement    bool // measures only the winners of neighbouring token counts
-	crossingMissing bool // interrupted before the crossing
+	crossingMissing bool // an interrupt came before the winners of other routings were measured
 
 	date   time.Time // of the last round
 	maxErr map[string]float64

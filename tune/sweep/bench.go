@@ -219,8 +219,8 @@ func (m *RowVerifier) Claimed(r *table.Row) record.Interval {
 	return record.Interval{Mid: r.Evidence.Gain, Low: low, High: high}
 }
 
-// NewRowVerifier makes a RowVerifier for a table with this header. The default obeys the header's bound on SMs. It has
-// the header's values of hooks. Hooks are parameters that only the caller sets.
+// NewRowVerifier makes a RowVerifier for a table with this header. The default obeys the header's bound on SMs, and has
+// the header's values of the parameters that only the caller sets (hooks).
 func NewRowVerifier(b kernels.Backend, policy measure.Policy, head table.Header, seed uint64) *RowVerifier {
 	l := newHarness(b, newPlanner(b, &Options{MaxSMs: head.MaxSMs, Params: kernels.ParseHooks(head.Hooks), Seed: seed}), nil)
 	l.policy = policy

@@ -188,8 +188,10 @@ func (g group) hasVerdict(v record.Verdict, cfg ep.Config) bool {
 		if cfg.Key() == d.Config.Key() {
 			return d.Verdict == v && !d.KeepsDefault()
 		}
+		// The confirmation of this challenger was undecided. It counts more than the finals, which chose the challenger
+		// and may show a lucky gain.
 		if d.Verdict == record.Undecided && cfg.Key() == d.Challenger.Key() {
-			return v == record.Undecided // its confirmation says more than the finals that chose it
+			return v == record.Undecided
 		}
 		x, ok := c.versus(cfg)
 		return ok && stat.Judge(x.config.Gain(x.dflt).Interval, d.Band.Width()) == v

@@ -31,8 +31,9 @@ func (o *Options) renamed(all []kernels.Kernel) *Options {
 	return &out
 }
 
-// namedValues returns the values of the parameter q that the kernels in `names` allow, or nil. `names` can hold a
-// kernel of an earlier build that is now kernel k with a fixed value of q. That name allows only the fixed value.
+// namedValues returns the values of the parameter q that the kernels in `names` allow, or nil. A name can be that of a
+// kernel of an earlier build. If the configs of this kernel are now configs of kernel k with one value of q, the name
+// allows only this value. The name of k allows all values.
 func namedValues(k kernels.Kernel, q kernels.Param, names []string) (out spacefile.Values) {
 	every := false
 	for _, name := range names {

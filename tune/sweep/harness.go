@@ -155,7 +155,7 @@ func (l *harness) newComparison(s *routedProblem, purpose string, configs ...ep.
 	return c, nil
 }
 
-// undecided returns the comparison without a gain.
+// undecided returns the comparison before its gain is known. The caller may set the gain.
 func (c *comparison) undecided(band record.Band) stat.Comparison {
 	return stat.Comparison{Config: c.space.Config(c.points[1]), Default: c.space.Config(c.points[0]), Band: band}
 }

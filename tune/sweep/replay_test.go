@@ -21,7 +21,7 @@ func TestRecordedRunReplays(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	models, err := replay.FromRecordings(record.Recordings(run, results), replay.AsRecorded)
+	models, err := replay.FromRecordings(record.Recordings(run, results), replay.Named)
 	if err != nil || len(models) != 1 {
 		t.Fatalf("%d models, %v", len(models), err)
 	}

@@ -44,12 +44,15 @@ type rowChoice struct {
 type tokenRange struct {
 	picks  []rowChoice
 	lo, hi int
-	joined bool // the last searched token count before lo belongs to the previous range
+	// joined says that no gap is before this range: the searched token count before lo is the hi of another range. A gap
+	// arises at a token count without usable searches.
+	joined bool
 }
 
 func (r tokenRange) last() rowChoice { return r.picks[len(r.picks)-1] }
 
-// sameRow reports whether one row can hold both choices. The default may differ between token counts.
+// sameRow reports whether one row can hold both choices. A row of the default can hold several token counts, even if
+// the default has another config at each of them.
 func (p rowChoice) sameRow(q rowChoice) bool {
 	return p.dflt && q.dflt || p.dflt == q.dflt && p.config.Key() == q.config.Key()
 }

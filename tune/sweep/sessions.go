@@ -13,8 +13,9 @@ import (
 	"github.com/epbench/epbench/tune/stat"
 )
 
-// measureFurtherSessions measures the configs of rows in further sessions, and decides again. Each session lays out
-// memory anew, and this changes times on GPUs. Searches take turns, so that the sessions of a search lie far apart.
+// measureFurtherSessions measures the configs that table rows may get (see rowConfigs) in further sessions, and decides
+// again. Each session lays out memory anew, and this changes times on GPUs. Searches take turns, so that the sessions
+// of a search lie far apart.
 func (s *sweeper) measureFurtherSessions(ctx context.Context) error {
 	for range s.harness.policy.Sessions {
 		for _, c := range s.searches {

@@ -141,7 +141,8 @@ func (s *sweeper) start(c *activeSearch) error {
 	return nil
 }
 
-// measuredAnew reports whether a search must be measured again, because a retry changed its candidates.
+// measuredAnew reports whether a search must be measured again. A resumed sweep tries some failed configs again
+// (run.Retried). If they now succeed, the search may need other measurements than those in its log (ErrDiverged).
 func (s *sweeper) measuredAnew(c *activeSearch, err error) bool {
 	if !errors.Is(err, measure.ErrDiverged) || len(s.run.Retried) == 0 || c.runner.Generation > 0 {
 		return false

@@ -68,7 +68,7 @@ func (h Header) Validate() error {
 			return fmt.Errorf("fallback: %s is listed twice", f)
 		}
 		if !slices.Contains(FallbackFields(), f) {
-			return fmt.Errorf("fallback: %q must be the same in row and question, so it cannot be a fallback field; use some of %s", f, strings.Join(FallbackFields(), ", "))
+			return fmt.Errorf("fallback: %q must be equal in the row and in the look-up, so it cannot be a fallback field; use some of %s", f, strings.Join(FallbackFields(), ", "))
 		}
 	}
 	return checkTime("created", h.Created)

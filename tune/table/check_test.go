@@ -32,7 +32,7 @@ func TestValidateNamesTheField(t *testing.T) {
 		"header.band: -0.1 is negative":                                                func(t *Table, _ *Row, _ *Evidence) { t.Header.Band = -0.1 },
 		"header.max_sms: -1 is negative":                                               func(t *Table, _ *Row, _ *Evidence) { t.Header.MaxSMs = -1 },
 		"header.fallback: routing is listed twice":                                     func(t *Table, _ *Row, _ *Evidence) { t.Header.Fallback = []string{"routing", "routing"} },
-		`header.fallback: "op" must be the same in row and question, so it cannot be `: func(t *Table, _ *Row, _ *Evidence) { t.Header.Fallback = []string{"op"} },
+		`header.fallback: "op" must be equal in the row and in the look-up, so it can`: func(t *Table, _ *Row, _ *Evidence) { t.Header.Fallback = []string{"op"} },
 		"header.created: 2026-01-31T12:00:00+01:00 is":                                 func(t *Table, _ *Row, _ *Evidence) { t.Header.Created = time.Date(2026, 1, 31, 12, 0, 0, 0, berlin) },
 		"header.created: 2026-01-31T12:00:00.5Z is":                                    func(t *Table, _ *Row, _ *Evidence) { t.Header.Created = t.Header.Created.Add(500 * time.Millisecond) },
 		"rows[0].key.experts: 256 is not a multiple of 7 ranks":                        func(_ *Table, r *Row, _ *Evidence) { r.Key.Ranks = 7 },

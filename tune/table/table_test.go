@@ -80,7 +80,7 @@ func TestLoadNamesLineAndField(t *testing.T) {
 		{"deep", `"routings":["uniform"]`, `"routings":` + strings.Repeat("[", 100000), `line 6: rows[0].evidence.routings[0][0]`},
 		{"bool", `"complete":true`, `"complete":1`, `rows[0].evidence.complete: number where bool is needed`},
 		{"control", `"name":"NVIDIA H200"`, `"name":"\u001b[31m"`, `line 4: header.machine.name: "\x1b[31m" is not printable text`},
-		{"fallback", `"fallback":["routing"`, `"fallback":["ranks"`, `line 4: header.fallback: "ranks" must be the same`},
+		{"fallback", `"fallback":["routing"`, `"fallback":["ranks"`, `line 4: header.fallback: "ranks" must be equal`},
 		{"op", `"op":"dispatch"`, `"op":"send"`, `line 6: rows[0].key.op: unknown "send", use one of dispatch, combine, pair, activation`},
 		{"class", `"routing":"even"`, `"routing":"odd"`, `line 6: rows[0].key.routing: unknown "odd", use one of even`},
 		{"ranks", `"ranks":8`, `"ranks":7`, `rows[0].key.experts: 256 is not a multiple of 7 ranks`},

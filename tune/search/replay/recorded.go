@@ -11,17 +11,18 @@ import (
 
 const minConfigs = 8
 
-// Starts chooses among the required configs of a recorded search. A replay of the search must measure the chosen ones.
+// Starts says which configs a replay measures in any case. They are among the configs that the recorded search measured
+// in any case (its starts).
 type Starts string
 
 const (
 	NoStarts   Starts = "none"       // only the default
-	AsRecorded Starts = "named"      // all but the config of the table in use
-	Incumbents Starts = "incumbents" // all
+	Named      Starts = "named"      // all starts except the incumbent (the config of the table in use)
+	Incumbents Starts = "incumbents" // all starts, with the incumbent
 )
 
 // AllStarts lists the values of Starts.
-func AllStarts() []Starts { return []Starts{AsRecorded, NoStarts, Incumbents} }
+func AllStarts() []Starts { return []Starts{Named, NoStarts, Incumbents} }
 
 // FromRecordings makes a model of every search that measured enough configs.
 func FromRecordings(all []*record.Recording, starts Starts) ([]*Model, error) {

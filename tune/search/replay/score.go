@@ -19,11 +19,11 @@ type Baseline struct {
 	slowest []float64 // seconds, slowest first
 	Tries   int       // expected number of configs until Cutoff
 	each    float64   // mean seconds to try a config
-	Start   float64   // expected seconds until random search has gone the share `leftMedian` of the way
-	Cutoff  float64   // the same for the share `closeToBest`
+	Start   float64   // expected seconds until random search reaches leftMedian
+	Cutoff  float64   // expected seconds until random search reaches closeToBest
 }
 
-// These constants are shares of the way from the median time of all configs to the best time.
+// These constants are points on the way from the median time of all configs (0) to the best time (1).
 const (
 	leftMedian  = 0.01
 	closeToBest = 0.95

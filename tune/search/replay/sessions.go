@@ -12,15 +12,15 @@ import (
 
 const claimSessions = 3
 
-// Stability says how much gains of a config differ between sessions. It counts pairs of gains, and the pairs that
-// differ clearly: by more than 1.96 joint standard errors.
+// Stability says how much the gains of a config differ between sessions. It counts pairs of gains of the same config,
+// and the pairs that differ clearly: by more than 1.96 joint standard errors.
 type Stability struct {
 	Configs  int `json:"configs"`  // with a gain in several sessions
 	Sessions int `json:"sessions"` // largest number of sessions of a config
 
-	Alone       int `json:"alone"`        // pairs of gains, from one session and from the next session
+	Alone       int `json:"alone"`        // pairs in which each gain is from one session
 	AloneBeyond int `json:"alone_beyond"` // pairs of Alone that differ clearly
-	Claims      int `json:"claims"`       // pairs whose intervals cover differences between sessions
+	Claims      int `json:"claims"`       // pairs in which the intervals include the spread between sessions
 	Beyond      int `json:"beyond"`       // pairs of Claims that differ clearly
 
 	TimeSpread float64 `json:"time_spread"` // relative deviation of a config's time
@@ -42,8 +42,9 @@ type sessionGains struct {
 	confirm  stat.Part   // in the search's own session
 }
 
-// StabilityOf compares the gains of each config between sessions. For a config with six or more sessions, it compares
-// three sessions with the next three. For a config with fewer sessions, it compares all of them with the confirmation.
+// StabilityOf compares the gains of each config between sessions. For Alone, it compares each session with the next
+// one. For Claims, it compares three sessions with the next three. If a config has fewer than six sessions, it compares
+// all of them with the confirmation, whose interval it widens by the spread between sessions.
 func StabilityOf(results []record.Result) Stability {
 	var out Stability
 	var timeSquares, gainSquares []float64

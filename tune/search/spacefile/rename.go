@@ -71,8 +71,9 @@ func either(a, b map[string]Param) map[string]Param {
 	return out
 }
 
-// renamed returns constraints that mean the same for the present kernels. If a kernel is now a parameter value of
-// another kernel, its constraint applies only to configs with this value.
+// renamed returns constraints that mean the same for the present kernels. A kernel of an earlier build may now be a
+// config of another kernel, with fixed values of some parameters. The constraint of the earlier kernel then applies
+// only to configs with these values.
 func (c Constraint) renamed(rename func(ep.Config) ep.Config) (out []Constraint) {
 	own := c
 	own.Kernels = nil

@@ -203,7 +203,7 @@ func (r *Runner) failDisturbed(live []int, lines []record.Result) error {
 		if lines[i].Status != ep.OK || !kernels.Disturbed(lines[i].Rounds()) {
 			continue
 		}
-		err := attributeFailure(kernels.Failf(ep.Unstable, "half or more of %d rounds took no time: calls are shorter than the disturbances of the clock", len(lines[i].Seconds)), &lines[i])
+		err := attributeFailure(kernels.Failf(ep.Unstable, "the measured time was 0 or less in half or more of %d rounds: the calls are too short for this clock", len(lines[i].Seconds)), &lines[i])
 		if err != nil {
 			return err
 		}

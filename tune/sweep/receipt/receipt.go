@@ -174,7 +174,7 @@ func claim(d record.Decision, claimed record.Interval) (c Claim, reason string) 
 	case d.Verdict == record.Slower:
 		return Slower, fmt.Sprintf("%.1f %% slower than the default", 100*(1/d.Gain.Mid-1))
 	case d.Verdict == record.Undecided:
-		return Undecided, "the gain's interval contains 1, or ends outside the band"
+		return Undecided, "the gain's interval lies partly inside and partly outside the band"
 	case d.Gain.High < claimed.Low:
 		return Shrunk, fmt.Sprintf("gain below the claimed %.3f [%.3f, %.3f]", claimed.Mid, claimed.Low, claimed.High)
 	}

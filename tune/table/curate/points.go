@@ -39,8 +39,9 @@ func (g group) measuredThere(s segment, tokens int) segment {
 	return s
 }
 
-// outranked reports whether the row r was measured at a token count without a search, and the other table has a search
-// nearby. The other table's search is nearby if r's own table has no search at a token count in between.
+// outranked reports whether two things are true. First, r was measured at this token count, but its table has no search
+// there (see Evidence.Between). Second, the other table has a search nearby: at a token count that no search of r's own
+// table separates from this one.
 func (g group) outranked(side int, r, other *table.Row, tokens int) bool {
 	if r == nil || other == nil || !slices.Contains(r.Evidence.Between, tokens) || len(r.Evidence.Between) == len(r.Evidence.Tokens) {
 		return false

@@ -64,7 +64,7 @@ func TestDeaf(t *testing.T) {
 		t.Fatal(err)
 	}
 	deaf := filepath.Join(t.TempDir(), "deaf")
-	shell := fmt.Sprintf("read x; exec <&-; echo '%s'; echo > %s; sleep 1; echo out of memory >&2; exit 3", hello, deaf)
+	shell := fmt.Sprintf("read x; exec <&-; echo '%s'; echo > %s; sleep 0.2; echo out of memory >&2; exit 3", hello, deaf)
 	b, err := Open(t.Context(), Command{Argv: []string{"sh", "-c", shell}}, DefaultLimits(), nil)
 	if err != nil {
 		t.Fatal(err)

@@ -60,8 +60,8 @@ type Param struct {
 	// Design is true if each value selects another algorithm.
 	Design bool `json:"design,omitempty"`
 
-	// Outside belongs to a parameter of class Hook. It maps a value to a part of the work, such as "cast". With this
-	// value, the caller does this part itself. See ep.Parts.
+	// Outside belongs to a parameter of class Hook. It maps a value to the part of the work that the kernel then leaves
+	// to the caller, such as "cast". See ep.Parts.
 	Outside map[ep.Value]string `json:"outside,omitempty"`
 }
 

@@ -32,7 +32,7 @@ type Column struct {
 	Key bool
 	// Lead marks a column that every panel repeats. If a table is too wide, the output splits its columns into panels.
 	Lead bool
-	// Spells names another column, which has short values such as ids. This column has the full texts of those values.
+	// Spells is set for a column of full texts. It names the column that has the short forms of these texts, such as ids.
 	Spells string
 }
 

@@ -40,8 +40,7 @@ type Problem struct {
 	Objective Objective `json:"objective,omitzero"`
 	Layout    Layout    `json:"layout,omitzero"` // order of received rows
 
-	// Intermediate is the number of elements in a row of the input of an expert's second matrix product. It is set only
-	// if Op is Layer.
+	// Intermediate is the width of an expert's hidden layer, in elements. It is set only if Op is Layer.
 	Intermediate int `json:"intermediate,omitempty"`
 }
 

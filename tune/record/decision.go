@@ -160,9 +160,8 @@ type Search struct {
 
 	Pace Pace `json:"pace,omitzero"`
 
-	// SiblingDType is the dispatch dtype of an earlier search for the same combine, or empty. All combines send BF16,
-	// so a search with another dispatch dtype has nothing new to find: it measured only the configs that every search
-	// measures (Starts and the default).
+	// SiblingDType is set if an earlier search differed only in the dispatch dtype. It is that dtype. All
+	// combines send BF16, so this search had nothing new to find. It measured only Starts and the default.
 	SiblingDType ep.DType `json:"as,omitempty"`
 
 	// Starts lists the configs that the search always measures.

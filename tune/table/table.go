@@ -48,9 +48,9 @@ type Header struct {
 	Hooks string `json:"hooks,omitempty"`
 }
 
-// IsDefault reports whether a row launches the default. In a table without MaxSMs, Default says this. In a table with
-// MaxSMs, Default is false in all rows, because the default depends on MaxSMs: a row of the default then holds the
-// default's config, and its gain is 1. A compromise of several routings also has the gain 1, but another config.
+// IsDefault reports whether a row launches the default config. In a table without MaxSMs, the field Default says this.
+// In a table with MaxSMs, the field is false in all rows, and a row with a gain of 1 launches the default config. A
+// compromise of several routings also has a gain of 1, but it launches another config.
 func (h Header) IsDefault(r Row) bool {
 	e := r.Evidence
 	return r.Default || h.MaxSMs > 0 && e.Gain == 1 && e.GainLow == 1 && e.GainHigh == 1 && !e.isCompromise()
@@ -135,8 +135,8 @@ type Evidence struct {
 	// counts were measured there. Tokens lists these counts too. The order is rising.
 	Between []int `json:"between,omitempty"`
 
-	// TimedAt is the token count at which times and gain were measured. If TimedAt is 0 and Tokens has one count, it
-	// was this count. If TimedAt is 0 and Tokens has several counts, it is unknown.
+	// TimedAt is the token count at which times and gain were measured. 0 means the only count in
+	// Tokens, or an unknown count if Tokens has several.
 	TimedAt int `json:"timed_at,omitempty"`
 
 	// MaxErr is the largest error against the oracle, divided by the largest magnitude in the same output row.

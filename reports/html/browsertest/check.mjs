@@ -15,7 +15,7 @@ const profile = mkdtempSync(join(tmpdir(), "epbench-browser-"));
 const problems = [];
 const need = (ok, what) => { if (!ok) problems.push(what); };
 
-const patience = 120_000; // limit of each wait in ms; a busy host is slow
+const patience = 480_000; // limit of each wait in ms; a busy host is slow
 const browser = await chromium.launchPersistentContext(profile, {
   executablePath,
   headless: true,

@@ -8,11 +8,10 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// settle is the time in which epbench still reads messages after a rank disconnected. In this time another rank may
-// report why.
+// settle is how long epbench reads messages after a rank disconnected, because another rank may report why.
 const settle = 250 * time.Millisecond
 
-// Trouble is the message of a failed rank.
+// Trouble is the message with which a rank reports that it failed.
 type Trouble struct {
 	ID      int64     `json:"id,omitempty"` // failed request, 0 if unknown
 	Status  ep.Status `json:"status"`

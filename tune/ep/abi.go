@@ -94,7 +94,7 @@ func (a ABI) Part(kernels ...string) ABI {
 	return NewABI(words)
 }
 
-// AllKernels stands for every kernel in a list of kernels.
+// AllKernels is an entry of a list of kernels. It means that the list has every kernel.
 const AllKernels = "all kernels"
 
 // Changed lists the kernels for which two ABIs have different words.

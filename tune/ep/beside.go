@@ -15,8 +15,8 @@ type BesideRounds struct {
 	Done      [][]float64 `json:"done"`       // share of the product done when calls end
 	Amount    string      `json:"amount"`     // how much of the product runs beside one call, in words
 
-	// Base is the time of the product alone that ShareBase computed from all configs of the same rounds. It may be
-	// empty. Cost subtracts Base, or Product if Base is empty.
+	// Base holds times of the product alone. ShareBase computes them from all configs of the same rounds. Cost subtracts
+	// Base, or Product if Base is empty.
 	Base [][]float64 `json:"base,omitempty"`
 }
 

@@ -7,8 +7,7 @@ import (
 
 // neglected returns the most promising option of the kernel with the fewest tried points. It looks only at kernels that
 // are nearly as fast as the best one and that have no point in the batch. If there is no such kernel, it returns
-// `otherwise`. Without this choice, one slow point could keep the search away from a kernel of which it has tried only
-// few points.
+// `otherwise`. Without this choice, one slow point of a kernel could keep the search away from the kernel.
 func (b *bayesSearch) neglected(all []option, batch []int, least float64, otherwise option) option {
 	of := map[string][]option{}
 	for _, o := range all {

@@ -8,7 +8,8 @@ import (
 	"github.com/epbench/epbench/tune/stat"
 )
 
-// screenRounds returns the number of rounds after which a new point's standard error is within the band.
+// screenRounds returns the number of rounds after which a new point's standard error is at most s.Band, the
+// smallest difference that counts.
 func (s *State) screenRounds() int {
 	noise := s.noise()
 	if s.Band <= 0 || noise == 0 {

@@ -21,8 +21,8 @@ type priors struct {
 // usualPriors holds the default priors. `switches` is the roughness of an axis of two values.
 var usualPriors = priors{roughness: 0.1, switches: 0.03, nugget: 0.01, level: 0.6, params: 0.5, strength: 1}
 
-// stepCost is the loss of log likelihood at one step from the most likely value. The loss grows with the square of the
-// number of steps. The prior of the mean weighs as much as meanPoints measured points. The prior of the variance weighs
+// The allowed values of a setting are in a list. A value that is n places from the most likely one costs stepCost * n^2
+// of log likelihood. The prior of the mean weighs as much as meanPoints measured points. The prior of the variance weighs
 // as much as variancePoints measured points.
 const (
 	stepCost       = 0.5

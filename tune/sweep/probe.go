@@ -89,7 +89,7 @@ func between(costs [2]probedCost, ends [2]PlannedSearch, tokens int) probedCost 
 	}
 }
 
-// probeConfigs is how often each round of the probe measures the default.
+// probeConfigs says how often each round of the probe measures the default.
 const probeConfigs = 2
 
 // A probe runs leastProbeRounds rounds. If they take at most probeSeconds, the probe runs mostProbeRounds more rounds.

@@ -174,8 +174,8 @@ func (x *experiments) all(ctx context.Context, calls kernels.Effect) ([]kernels.
 	return out, nil
 }
 
-// effect times the product alone, and then beside the synthetic load l. If l is nil, the second time is that of the
-// product alone with a plan for `sms` SMs.
+// effect times the product twice: alone, and beside the synthetic load l. If l is nil, the second time has no load, and
+// the product has a plan for `sms` SMs.
 func (x *experiments) effect(ctx context.Context, name string, l *syntheticLoad, sms int) (e kernels.Effect, err error) {
 	a := arrangement{way: loaded, share: x.beside.share, left: sms, load: l != nil}
 	t := timing{op: empty, mode: x.problem.Mode, clock: clockChain, fold: explainCalls, beside: a}

@@ -7,7 +7,7 @@
  *
  * Why memory may be used again: call n uses set n % 3 of counts and headers, and set n & 1 of slots.
  * - A rank ends call n only when its last block has received the token counts of all ranks for call n. A rank sends
- *   that count after its call n - 1. So while one rank is in call n, every rank is in call n - 1, n or n + 1.
+ *   its count for call n after its call n - 1 has ended. So while one rank is in call n, every rank is in call n - 1, n or n + 1.
  * - Headers: a fast rank in call n + 1 writes set (n + 1) % 3, which the receiver cleared in its call n - 1. In call
  *   n the receiver reads set n % 3 and clears set (n - 1) % 3.
  * - Counts: each contains the number of its call. Call n reads the counts of call n - 1 to know how many headers it

@@ -133,7 +133,7 @@ struct RankPart {
 };
 
 /* Returns whether this warp must receive a message that it polled before it knew the source's count. A warp polls
- * ahead as if each block of the source sent at most one message. If the count is too small, there is no such message.
+ * early, and assumes that each block of the source sends at most one message. If the count is too small, there is no such message.
  * If blocks send more than one message, the slot may belong to another warp. */
 EP_DEVICE bool rank_early_is_ours(const EpCall &c, const RankPart &p, uint32_t rows) { return p.place < rows && rows <= c.senders; }
 

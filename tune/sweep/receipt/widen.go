@@ -122,7 +122,8 @@ func (r *Receipt) certify(t *table.Table, i int, c Check) {
 	}
 }
 
-// stateBuilds writes into each row the build that the row takes from the header, because the header's build changes.
+// stateBuilds writes each row's build into the row. A row without a build has the header's build, which is about to
+// change.
 func stateBuilds(t *table.Table) {
 	for i := range t.Rows {
 		t.Rows[i].ABI = t.Header.Build(t.Rows[i])

@@ -1,5 +1,5 @@
-/* Makes a Buffer's low-latency calls without Python code. Python makes the first call with given arguments, and then
- * tells this file about them by learn_dispatch or learn_combine. */
+/* Makes a Buffer's low-latency calls without Python code. Python makes the first call with a set of
+ * arguments. Then it calls learn_dispatch or learn_combine, so that this file makes further calls with the same set. */
 #include "calls.h"
 
 #include <dlfcn.h>

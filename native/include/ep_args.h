@@ -90,7 +90,7 @@ typedef struct EpArgs {
 
   /* Outputs of dispatch. If senders write the rows, `out` has the same offset in the heaps of all ranks. */
   uint8_t *out;          /* [max_rows, payload bytes of one row] */
-  uint8_t *out_scales;   /* fp8 f32 [hidden/128, max_rows]; mxfp4 [max_rows, hidden/32]; nvfp4 5-D */
+  uint8_t *out_scales;   /* fp8 f32 [hidden/128, max_rows]; mxfp4 [max_rows, hidden/32]; nvfp4: see ep_nvfp4_atom */
   uint32_t *row_offsets; /* [groups + 1]: a fused shared expert's group, then the local experts' groups */
   int32_t *expert_ids;   /* [groups] */
   int32_t *src_info;     /* [max_rows, 2]: token on its rank, top-k position */

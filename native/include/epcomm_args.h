@@ -5,10 +5,10 @@
 
 #include "ep_args.h"
 
-/* Memory at the end of a rank's heap. A reset keeps its content. */
+/* Memory at the end of a rank's heap. A reset keeps its content. Tokens and sets are those of EpMeetArgs. */
 typedef struct EpSurvival {
   uint8_t *peers[EP_MAX_RANKS];  /* EpArgs.peers */
-  uint64_t hello[EP_MAX_RANKS];  /* by rank: token << 32 | set of ranks */
+  uint64_t hello[EP_MAX_RANKS];  /* by rank: its token << 32 | its set */
   uint64_t answer[EP_MAX_RANKS]; /* by rank: this rank's token << 32 | stage that the other rank has reached */
 } EpSurvival;
 
@@ -25,8 +25,8 @@ typedef struct EpMeetArgs {
   uint64_t at;
   EpLost *lost;
   uint64_t deadline_ns;
-  uint32_t set;
-  uint32_t token;              /* identifies this rank's attempt, never 0 */
+  uint32_t set;                /* bit r: rank r must meet */
+  uint32_t token;              /* identifies this rank's attempt to meet, never 0 */
   int32_t rank, stage;         /* stage 1 exchanges tokens; stage 2 waits until all ranks have passed stage 1 */
 } EpMeetArgs;
 
@@ -122,7 +122,7 @@ typedef struct EpReturnArgs {
   int32_t tokens, given, max_rows;
 } EpReturnArgs;
 
-/* Arguments of ep_places, which numbers the expanded rows. There is one for each received row and each of its experts
+/* Arguments of ep_places, which numbers the expanded rows. A received row has one expanded row for each of its experts
  * on this rank. */
 typedef struct EpPlacesArgs {
   const int64_t *ids;

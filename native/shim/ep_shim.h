@@ -18,7 +18,7 @@ typedef enum EpStepKind {
   EP_STEP_EVENT,  /* record an event, also at each replay of a graph */
   EP_STEP_FORK,   /* the side stream waits for the rank's stream */
   EP_STEP_JOIN,   /* the rank's stream waits for the side stream */
-  EP_STEP_PRODUCT, /* queue a launch of the EpProduct; `words` is the number of the launch */
+  EP_STEP_PRODUCT, /* queue launch number `words` of the EpProduct, counted from 0 */
   EP_STEP_COPY    /* copy words of 32 bits; between two GPUs, by a copy engine */
 } EpStepKind;
 
@@ -34,7 +34,7 @@ typedef struct EpStep {
   uint32_t value;       /* memset: value of each word */
   uint64_t object;      /* CUfunction, CUevent or EpProduct */
   uint64_t target;      /* memset, copy */
-  uint64_t words;       /* memset, copy: number of words; product: number of the launch */
+  uint64_t words;       /* memset, copy: number of words; product: which launch, counted from 0 */
   uint64_t source;      /* copy */
   union {
     EpArgs ep;

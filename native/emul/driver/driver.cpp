@@ -285,7 +285,8 @@ CUresult cuGraphLaunch(CUgraphExec e, CUstream s) {
   return CUDA_SUCCESS;
 }
 
-/* Drivers before CUDA 12.8 have only this function, whose name has no _v2. */
+/* cuda.h renames the cuEventElapsedTime above to cuEventElapsedTime_v2. Drivers before CUDA 12.8 have only the function
+ * without _v2. */
 #undef cuEventElapsedTime
 CUresult cuEventElapsedTime(float *ms, CUevent a, CUevent b) { return cuEventElapsedTime_v2(ms, a, b); }
 

@@ -45,7 +45,7 @@ inline uint64_t now_ns() {
 
 using Work = std::function<void()>;
 
-/* Sleeps, so that the blocks get the processor. */
+/* Sleeps, so that the threads that run kernels get the processor. */
 inline void rest() {
   timespec nap{0, 200'000};
   nanosleep(&nap, nullptr);

@@ -71,7 +71,8 @@ void emul_bulk_commit(void);
 void emul_bulk_wait(uint32_t groups_left, bool written);
 }
 
-/* Allocates this OS thread's shared memory. With the race detector, this must happen before any fiber runs. */
+/* Writes a variable of the OS thread, so that the system allocates the thread's variables, and with them the __shared__
+ * variables. With the race detector, this must happen before any fiber runs. */
 static thread_local volatile char emul_anchor __attribute__((unused));
 extern "C" inline __attribute__((used)) void emul_touch_shared(void) { emul_anchor = 0; }
 

@@ -11,7 +11,7 @@ struct EmulLaunch {
   dim3 grid, block;
   size_t shared;
   uint64_t seed;           /* decides the order of the fibers */
-  void (*touch)(void);     /* allocates a thread's shared memory, or null */
+  void (*touch)(void);     /* emul_touch_shared of the kernel's module, or null */
 };
 
 /* Runs block `index` of a launch on the calling OS thread. Aborts if no thread can run. */

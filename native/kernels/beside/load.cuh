@@ -2,8 +2,8 @@
  * factors of the product, and beside_hold and beside_traffic run in place of calls. */
 #include "common/check.cuh"
 
-/* Mixes the bits of x (Wellons' lowbias32). Factors must have no pattern: a product's power, and so the clock
- * rate, depends on their values. */
+/* Mixes the bits of x (Wellons' lowbias32). Factors must have no pattern, because the electrical power of a product,
+ * and so the clock rate, depends on their values. */
 EP_DEVICE uint32_t beside_bits(uint32_t x) {
   x ^= x >> 16;
   x *= 0x21f0aaadu;

@@ -31,17 +31,18 @@ EP_DEVICE void ep_meet_ranks(const EpArgs &a, EpControl *mine, uint32_t tag) {
 
 static const uint64_t EP_MOST_FLIGHT_NS = 5000; /* largest value of flight_ns */
 
-/* Aligns the ranks: waits until all ranks have reached this alignment. Each rank numbers its alignments itself, so
- * that graphs can be replayed.
+/* Aligns the ranks: waits until all ranks have reached this alignment. Each rank numbers its alignments itself, so that
+ * graphs can be replayed.
  *
  * A flight is the time that a flag takes from one rank to another. The last rank finds the flags of the other ranks at
  * once, but the other ranks see its flag one flight later. So every rank stays for at least one flight, and all ranks
  * leave at the same time.
  *
  * If a.stamp is not 0, the kernel measures the flight. It makes a.stamp more alignments and takes their mean time.
- * flight_ns keeps the smallest mean since set-up. a.stamp must be even. With two ranks, the ranks wait in turn: a rank
- * that has waited for the other rank's flag finds the flag of the next alignment too. With an odd number, one rank
- * would wait once more than the other, and their means would differ. */
+ * flight_ns keeps the smallest mean since set-up. a.stamp must be even, because two ranks wait in turn. The rank that
+ * finds the other flag and does not wait sends its next flag at once. So the other rank, which waits for the first of
+ * these two flags, does not wait for the second. With an odd number, one rank would wait once more than the other, and
+ * their means would differ. */
 EP_ENTRY(32, 1) ep_align(const __grid_constant__ EpArgs a) {
   if (ep_gave_up(a)) return;
   EpControl *mine = a.control[a.rank];

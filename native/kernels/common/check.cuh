@@ -23,8 +23,8 @@ EP_DEVICE uint32_t *ep_abort_word(const EpArgs &a) { return reinterpret_cast<uin
 
 EP_DEVICE bool ep_aborted(const EpArgs &a) { return ld_relaxed_gpu(ep_abort_word(a)) != 0; }
 
-/* With EP_SURVIVORS the addresses of heaps are in device memory, so that graphs stay valid when a rank is lost or
- * comes back. ep_narrow_ids has replaced ids of lost ranks by -1. */
+/* With EP_SURVIVORS the addresses of heaps are in device memory, so that graphs stay valid when a rank is lost or comes
+ * back. In topk_ids, epcomm has replaced the ids of experts on lost ranks by -1. */
 #ifdef EP_SURVIVORS
 EP_DEVICE uint8_t *ep_heap(const EpArgs &a, int rank) { return a.peers[rank]; }
 EP_DEVICE bool ep_alive(const EpArgs &a, int rank) { return a.peers[rank] != nullptr; }

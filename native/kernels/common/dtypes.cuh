@@ -92,8 +92,8 @@ EP_DEVICE float e4m3_decode(uint32_t code) {
   return code & 0x80u ? -v : v;
 }
 
-/* Returns the e8m0 scale of a group in even mode: rounds amax to one bit of mantissa, as e2m1 has, and divides its
- * power of two by 4. The largest value of e2m1 is 6 = 1.5 * 4. */
+/* Returns the e8m0 scale of a group in even mode: rounds amax to 2^e or 1.5 * 2^e, and returns 2^e / 4. The rounded
+ * amax divided by the scale is 4 or 6, and 6 is the largest value of e2m1. */
 EP_DEVICE uint32_t e8m0_even(float amax) {
   int32_t e = static_cast<int32_t>((__float_as_uint(amax) + (1u << 21)) >> 23 & 0xffu) - 2;
   return static_cast<uint32_t>(min(max(e, 0), 254));

@@ -25,7 +25,8 @@ EP_DEVICE Fp8Scale fp8_scale(uint32_t amax_bits) {
   Fp8Scale s;
   s.scale = __fdiv_rn(amax, 448.0f);
   s.inverse = __frcp_rn(s.scale);
-  /* An infinite scale has the inverse 0. In fp8_divide, 0 * -scale would be NaN; with 0, finite elements become 0. */
+  /* An infinite scale has the inverse 0. Then fp8_divide would compute 0 * -scale, which is NaN. With `subtract` 0,
+   * finite elements become 0. */
   s.subtract = s.inverse == 0.0f ? 0.0f : -s.scale;
   return s;
 }

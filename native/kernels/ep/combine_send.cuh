@@ -128,8 +128,8 @@ EP_DEVICE const uint4 *ep_row(const EpTerms &t, int32_t row) {
 }
 
 /* Each lane may name a row. Adds one vector of each of these rows, in the order of lanes, with EP_IN_FLIGHT loads in
- * flight. For a lane without a row it adds zeros. They change no bits: they would change minus zero, but a sum that
- * begins at 0 is never minus zero. */
+ * flight. For a lane without a row it adds zeros. Adding 0 changes only minus zero, and a sum that begins at 0 is never
+ * minus zero. */
 EP_DEVICE void ep_sum_terms(float (&acc)[8], EpTerms mine, uint32_t count, uint32_t vector, bool inside) {
 #pragma unroll 1
   for (uint32_t k = 0; k < count; k += EP_IN_FLIGHT) {

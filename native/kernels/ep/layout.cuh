@@ -79,9 +79,9 @@ enum EpCounter {
   EP_TABLES = 40,
   EP_RESERVED = EP_TABLES,                  /* [E] slots assigned at an expert */
   EP_FINISHED = EP_RESERVED + EP_EXPERTS,   /* [E] parts written to an expert */
-  EP_PAIR = EP_FINISHED + EP_EXPERTS,       /* [E, 2] of (local expert, source), as in MAX:
+  EP_PAIR = EP_FINISHED + EP_EXPERTS,       /* [E, 2] of (local expert, source):
                                                {EP_READY_FLAG + end row, rows} */
-  EP_PREFIX = EP_PAIR + 2 * EP_EXPERTS,     /* [E] rows of (local expert, sources up to this one) */
+  EP_PREFIX = EP_PAIR + 2 * EP_EXPERTS,     /* [E] of (local expert, source s): the expert's rows from sources 0 to s */
   EP_TILE = EP_PREFIX + EP_EXPERTS,
   EP_CURSOR = EP_TILE + EP_EXPERTS,
   EP_GO = EP_CURSOR + EP_EXPERTS,           /* [512] a word for each summing block. Each waiting block adds

@@ -41,9 +41,10 @@ EP_ENTRY(1024, 1) ep_narrow_ids(const __grid_constant__ EpIdsArgs a) {
 
 #ifdef EP_SURVIVORS
 /* Lets the ranks of a set wait for each other, although other ranks are gone. It is one block, and each of its threads
- * talks with one rank of the set. In stage 1 the thread writes this rank's token to that rank, and answers that rank's
- * token. It waits for the answer to this rank's token. Each attempt has a new token, so answers to earlier attempts do
- * not count. In stage 2 the thread writes its answer again, marked with stage 2, and waits for such an answer. */
+ * talks with one rank of the set. In stage 1 the thread writes a.token, which identifies this rank's attempt to meet,
+ * to that rank, and answers that rank's token. It waits for the answer to a.token. Each attempt has a new token, so
+ * answers to earlier attempts do not count. In stage 2 the thread writes its answer again, marked with stage 2, and
+ * waits for an answer of stage 2. */
 EP_ENTRY(32, 1) ep_meet(const __grid_constant__ EpMeetArgs a) {
   const int32_t peer = static_cast<int32_t>(threadIdx.x);
   if (peer >= EP_MAX_RANKS || peer == a.rank || !(a.set >> peer & 1u)) return;
@@ -56,7 +57,7 @@ EP_ENTRY(32, 1) ep_meet(const __grid_constant__ EpMeetArgs a) {
   bool met = false;
   while (!met && globaltimer() - start < a.deadline_ns) {
     const uint64_t answer = ld_acquire_sys(&mine->answer[peer]);
-    const bool there = answer >> 32 == a.token && static_cast<int32_t>(answer & 0xffffffffu) >= a.stage; /* or later */
+    const bool there = answer >> 32 == a.token && static_cast<int32_t>(answer & 0xffffffffu) >= a.stage;
     const uint64_t said = a.stage == 1 ? ld_acquire_sys(&mine->hello[peer]) : a.lost->met[peer];
     const bool same = static_cast<uint32_t>(said) == a.set;
     if (said != 0 && said != answered && same) {

@@ -9,7 +9,8 @@ EP_DEVICE uint64_t ep_said_at(const EpArgs &a, uint32_t number, int32_t from) {
   return a.region[0] + 8ull * ((number & 1u) * static_cast<uint64_t>(a.ranks) + static_cast<uint64_t>(from));
 }
 
-/* Does the work of ep_agree over the network, with one block of 32 threads. */
+/* Checks this rank's ids and compares the calls of all ranks, as ep_agree does, but over the network. Needs one block
+ * of 32 threads. */
 EP_ENTRY(32, 1) ep_agree_hosts(const __grid_constant__ EpArgs a) {
   if (ep_gave_up(a)) return;
   uint64_t *calls = ep_own_word(a, a.region[0] + 16ull * static_cast<uint64_t>(a.ranks));

@@ -20,9 +20,9 @@ EP_DEVICE uint32_t ll_polled(const EpArgs &a, int32_t id, uint32_t) {
 
 static const uint32_t LH_FAR_RANKS = EP_RANKS - EP_PER_NODE;
 
-/* Tells every rank that this rank began a call. Then waits until every rank has begun the previous call. There are two
- * sets of slots. A rank that has begun the previous call has ended the call before it, and in that call it emptied the
- * slots that this call fills. */
+/* Tells every rank that this rank began call n. Then waits until every rank has begun call n - 1. There are two sets of
+ * slots, so calls n - 2 and n fill the same slots. A rank that has begun call n - 1 has ended call n - 2, in which it
+ * emptied these slots. */
 static __device__ bool lh_begin(const EpArgs &a, const LlCall &c) {
   if (c.block == 0)
     for (int32_t rank = static_cast<int32_t>(threadIdx.x); rank < EP_RANKS; rank += static_cast<int32_t>(blockDim.x))
@@ -31,7 +31,7 @@ static __device__ bool lh_begin(const EpArgs &a, const LlCall &c) {
   bool ok = true;
   uint64_t got;
   for (int32_t rank = static_cast<int32_t>(threadIdx.x); rank < EP_RANKS; rank += static_cast<int32_t>(blockDim.x)) {
-    /* The signal of this call may arrive before the signal of the previous call, and is enough too. */
+    /* A rank's signal of call n may arrive before its signal of call n - 1, and also shows that it began call n - 1. */
     const uint64_t *now = ep_own_word(a, lh_started(a, c.number, rank));
     ok = ok && ep_wait_for(a, lh_started(a, before, rank), {EP_PHASE_COMBINE_ASYNC, -1, rank}, before, &got, [before, now](uint64_t v) {
            return ep_reached(static_cast<uint32_t>(v), before) || ep_reached(static_cast<uint32_t>(ld_relaxed_sys(now)), before);
@@ -42,9 +42,9 @@ static __device__ bool lh_begin(const EpArgs &a, const LlCall &c) {
   return true;
 }
 
-/* lh_far_unit and lh_near_unit return what unit number `unit` sends: the rank that gets it (`source`), the number of
- * that rank's message in dispatch (`token`), and the chunk of the message's rows. A unit for another host has all rows
- * of the message. A unit inside the host has one chunk of each row. Consecutive units go to different ranks. */
+/* lh_far_unit and lh_near_unit return unit number `unit`. It sends rows back to rank `source`: the rows of message
+ * number `token` that came from `source` in dispatch. A unit for another host has whole rows. A unit inside the host
+ * has chunk number `chunk` of each row. Consecutive units go to different ranks. */
 EP_DEVICE LlReturn lh_far_unit(const EpArgs &a, uint32_t unit) {
   const uint32_t ranks = LH_FAR_RANKS > 0 ? LH_FAR_RANKS : 1, place = static_cast<uint32_t>(a.rank % EP_PER_NODE);
   const uint32_t next_host = static_cast<uint32_t>((ep_node_of(a.rank) + 1) * EP_PER_NODE);

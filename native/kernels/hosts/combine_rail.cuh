@@ -147,12 +147,12 @@ static __device__ bool ep_collect(const EpArgs &a, uint32_t block, uint32_t bloc
   return true;
 }
 
-/* The parts of a token's sum. Lane k has the address of top-k position k's part. A position that is neither in `rows`
- * nor in `sums` has no expert, or its row is in the sum of another position. */
+/* The parts of a token's sum. A part is a row, or a host's sum of several rows. Lane k has the address of the part of
+ * top-k position k. If positions share a sum, only the first of them is in `sums`. */
 struct EpParts {
   uint64_t at;
   float weight;
-  uint32_t rows, sums; /* rows: positions with a row; sums: the first position of each host's sum */
+  uint32_t rows, sums; /* masks of positions whose part is a row, or a sum */
 };
 
 EP_DEVICE bool ep_await_parts(const EpArgs &a, int64_t token, EpParts *p) {

@@ -1,4 +1,5 @@
-/* Receivers wait until all messages have been counted, or with EP_ARRIVAL_DATA poll each message. */
+/* Dispatch over hosts. Receivers wait until all announced messages have arrived, or with EP_ARRIVAL_DATA poll each
+ * message. */
 #ifdef EP_ARRIVAL_DATA
 #include "hosts/dispatch_ll.cuh"
 #else

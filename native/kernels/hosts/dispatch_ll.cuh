@@ -9,7 +9,7 @@ static const uint32_t LH_PARTS = (EP_VECTORS + 32 * LH_PART - 1) / (32 * LH_PART
 struct LhArrived {
   uint32_t rows[EP_RANKS][EP_LOCAL_EXPERTS];
   uint32_t messages[EP_RANKS];
-  uint32_t relayed[EP_RANKS]; /* by source: messages that one rank of this host forwards for the source */
+  uint32_t relayed[EP_RANKS]; /* by source: its messages that the rank with the source's place forwards on this host */
 };
 
 EP_DEVICE uint32_t *lh_arrived(LhArrived &s, uint32_t source, uint32_t word) {

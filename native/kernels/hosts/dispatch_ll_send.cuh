@@ -73,17 +73,18 @@ static __device__ void lh_announce(const EpArgs &a, const LlCall &c) {
   }
 }
 
-/* Lane k: the message and header word for top-k position k. Lane EP_TOPK: the header's last word. */
+/* Where lane k sends a token, and the header word of top-k position k. A lane sends for all positions with the same
+ * receiver if position k is the first of them. Lane EP_TOPK: only the header's last word. */
 struct LhTarget {
-  int32_t rank;     /* receiver of the message that this position begins, or -1 */
-  uint32_t message;
-  int32_t put;      /* receiver of the put that this position begins, or -1 */
-  uint32_t number;
+  int32_t rank;     /* receiver of a message, or -1 */
+  uint32_t message; /* the message's number */
+  int32_t put;      /* receiver of a put, or -1 */
+  uint32_t number;  /* number of the message that is put */
   uint64_t head;
 };
 
-/* Counts of earlier tokens, for each top-k position of a token. `rows` counts tokens that also selected the position's
- * expert, `messages` tokens with any expert on this expert's rank, `relayed` tokens with any expert on its host. */
+/* For each top-k position of a token: the number of earlier tokens that selected the position's expert (`rows`), any
+ * expert on that expert's rank (`messages`), or any expert on that expert's host (`relayed`). */
 struct LhEarlier {
   uint32_t rows[EP_TOPK], messages[EP_TOPK], relayed[EP_TOPK];
 };
@@ -184,8 +185,8 @@ EP_DEVICE void lh_put_messages(const EpArgs &a, const LlCall &c, const LhTarget 
   }
 }
 
-/* Sends tokens, in all blocks but the last. The blocks fill the set of LH_SEND that the call before the previous one
- * used. Receivers have ended that call, so the network has read the set. */
+/* Sends tokens, in all blocks but the last. In call n the blocks fill the set of LH_SEND that call n - 2 used.
+ * Receivers have ended call n - 2, so the network has read the set. */
 static __device__ void lh_send_tokens(const EpArgs &a, const LlCall &c) {
   __shared__ LhEarlier s;
   for (uint32_t token = c.block; token < static_cast<uint32_t>(a.tokens); token += c.blocks - 1) {
@@ -206,8 +207,8 @@ EP_DEVICE uint32_t lh_headers_used(const EpArgs &a, uint32_t call, uint32_t sour
   return relayed > 0 || ep_is_near(a, static_cast<int32_t>(source)) ? messages : 0;
 }
 
-/* Clears the headers of the previous call. There are three sets of headers, so the call after the next one uses this
- * set. The previous call's counts say how many headers there are. A warp's lanes load these counts together. */
+/* In call n, clears the headers of call n - 1. There are three sets of headers, so call n + 2 uses this set next. The
+ * counts of call n - 1 say how many headers there are. A warp's lanes load these counts together. */
 static __device__ void lh_clear_headers(const EpArgs &a, const LlCall &c) {
   const uint32_t before = ep_number_before(c.number);
   for (uint32_t first = 0; first < EP_RANKS; first += 32) {

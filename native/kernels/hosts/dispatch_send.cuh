@@ -37,7 +37,7 @@ EP_DEVICE EpTarget ep_rail_target(const EpArgs &a, int32_t expert, int32_t node,
 }
 
 /* Finds the targets of one token, in warp 0. Lane k gets the target of top-k position k. Under EP_ROUTE_RAIL, another
- * host gets the token only once, as the target of the first position whose expert is on that host. */
+ * host gets the token only once: of the positions with experts on that host, only the first has a target. */
 EP_DEVICE EpDestination ep_reserve(const EpArgs &a, int64_t token) {
   const uint32_t k = lane_id(), call = ep_round(a);
   const int32_t expert = k < EP_TOPK ? a.topk_ids[token * EP_TOPK + k] : -1;

@@ -5,8 +5,9 @@
  * tokens of a rank, and K top-k. */
 #pragma once
 
-/* Here ep_region and ep_word return addresses in this rank's own memory. The second halves of dispatch and combine only
- * read data that has arrived there, so the files of ep/ serve here too. */
+/* Includes ep/layout.cuh, but replaces its ep_region and ep_word by functions that return addresses in this rank's own
+ * memory. The receiving halves (ep/dispatch_wait.cuh, ep/combine_wait.cuh) read only this memory, so they work over
+ * hosts too. */
 #define EP_HOSTS /* leaves out what is only for one host */
 #define ep_region ep_region_of_one_host
 #define ep_word ep_word_of_one_host
@@ -30,11 +31,11 @@ enum EpHostRegion {
   EP_H_RECV = EP_D_RECV,     /* [L, R, T, message] */
   EP_H_COUNT = EP_D_COUNT,   /* [L, R] announcements: a source's tokens for a local expert */
   EP_H_ARRIVED = EP_D_RANK,  /* [R] arrival words of dispatch */
-  EP_H_SEEN = EP_D_ROWS,     /* [R] parts of earlier calls in EP_H_ARRIVED; own rank only */
+  EP_H_SEEN = EP_D_ROWS,     /* [R] value of EP_H_ARRIVED after the last call; only this rank uses it */
   EP_H_RETURN = EP_C_RECV,   /* [T, K, row] */
   EP_H_RETURNED = EP_C_COUNT, /* [R] arrival words of combine */
   EP_H_RETURN_COUNT = EP_C_RANK, /* [R] announcements: rows that a rank returns */
-  EP_H_RETURN_SEEN = 8,      /* [R] rows of earlier calls in EP_H_RETURNED; own rank only */
+  EP_H_RETURN_SEEN = 8,      /* [R] value of EP_H_RETURNED after the last call; only this rank uses it */
   EP_H_RELAY,                /* [N, T, message] from each host */
   EP_H_RELAY_FLAG,           /* [N, T] call whose message has arrived in EP_H_RELAY */
   EP_H_RELAY_COUNT,          /* [N] announcements: messages in EP_H_RELAY */
@@ -48,7 +49,8 @@ enum EpHostRegion {
 enum EpHostCounter {
   EP_SLOTS = EP_COUNTERS,                /* [2, E] slots at an expert that senders have taken */
   EP_RAIL_SLOTS = EP_SLOTS + 2 * EP_EXPERTS, /* [2, N] slots at a host that senders have taken */
-  EP_RELAYED = EP_RAIL_SLOTS + 2 * EP_NODES, /* [2, E] by source host and expert: slots of forwarded messages */
+  EP_RELAYED = EP_RAIL_SLOTS + 2 * EP_NODES, /* [2, N, E / N] by source host and this host's expert: slots taken by
+                                                forwarded messages */
 };
 
 EP_DEVICE uint64_t ep_host_at(const EpArgs &a, EpHostRegion region, uint64_t index) { return a.region[region] + 8 * index; }

@@ -1,32 +1,32 @@
-/* The memory of the low-latency kernels over hosts. kernels/cuda/declare/hosts_ll.go computes the same sizes.
- * Inside a host everything is as in ll/layout.cuh.
+/* The memory of the low-latency kernels over hosts. kernels/cuda/declare/hosts_ll.go computes the same sizes. Inside a
+ * host everything is as in ll/layout.cuh.
  *
- * A network may deliver the parts of a put in any order, so between hosts a receiver waits for the word that the
- * put sets after its bytes. Each message has its own word, because messages may arrive in any order too.
+ * A network may deliver the parts of a put in any order, so between hosts a receiver waits for the word that the put
+ * sets after its bytes. Each message has its own word, because messages may arrive in any order too.
  *
- * A token is sent in one message to each rank that has any of its experts. The messages from one rank to another
- * are numbered in the order of their tokens.
+ * A token is sent in one message to each rank that has any of its experts. The messages from one rank to another are
+ * numbered in the order of their tokens.
  *
  * Under EP_ROUTE_RAIL a token is sent to another host in one relayed message, to the rank with the sender's place
  * (number on its host). That rank forwards it by stores to each rank of its host that has any of the experts. Each
  * forwarded message has the number that it would have if the sender had sent it directly. The relayed message contains
  * these numbers. The counts say how many messages a rank has to forward.
  *
- * Calls of both routes may follow each other on the same memory. Slots that are polled as data must be all ones between
- * calls, but nobody writes all ones back to the slots that puts fill (those of far sources in LH_SLOTS). So these slots
- * are never polled as data, and forwarding ranks store to LH_FORWARDED instead. A call clears the headers of the
- * previous call, whatever the route of that call was.
+ * Calls of both routes may follow each other on the same memory. A receiver may poll the data words of a slot only if
+ * they are all ones between calls. Nobody writes all ones back to the slots that puts fill (those of far sources in
+ * LH_SLOTS). So receivers never poll their data, and forwarding ranks store to LH_FORWARDED instead. A call clears the
+ * headers of the previous call, whatever the route of that call was.
  *
  * Calls need no barrier, for the reason in ll/layout.cuh: no rank is more than one call ahead of another, and
- * consecutive calls use different sets of the memory. Puts of consecutive calls also set different words: two puts of a
- * rank may arrive in either order, so the earlier put could overwrite the later call's number.
+ * consecutive calls use different sets of the memory. Puts of consecutive calls also set different words. Otherwise, as
+ * two puts of a rank may arrive in either order, the earlier put could overwrite the later call's number.
  *
  * Forwarding keeps this rule, because a rank ends a call only after it has forwarded all messages of the call.
  * - A sender in call 8 has ended call 7, so its forwarders have ended call 6. The slots and staged tokens of call 6 are
  *   free for call 8.
  * - A forwarder in call 8 has ended call 7, so its receivers have ended call 6. In call 6 they emptied the slots of
- *   call 6 and cleared the headers of call 5. The forwarder fills these slots and headers: there are two sets of slots
- *   and three of headers. */
+ *   call 6 and cleared the headers of call 5. With two sets of slots and three of headers, call 8 uses these slots and
+ *   headers again. */
 #pragma once
 
 /* Sizes, calls and sentinels are those of ll/layout.cuh; regions differ. */

@@ -4,9 +4,10 @@
 
 #include "common/ptx.cuh"
 
-/* Values of EP_ROUTE. DIRECT: a message goes to the rank of its expert, and a row to the rank of its token. RAIL:
- * a token is sent to another host once, to the rank with the sender's place. This rank forwards it on its host. In
- * combine this rank sums its host's rows of the token and sends the sum back, see combine_rail.cuh. */
+/* Values of EP_ROUTE. DIRECT: dispatch sends a message straight to the rank of its expert, and combine sends a row
+ * straight to the rank of its token. RAIL: dispatch sends a token to another host once, to the rank with the sender's
+ * place, which forwards the token on its host. In combine that rank sums its host's rows of the token and sends the sum
+ * back, see combine_rail.cuh. */
 #define EP_ROUTE_DIRECT 0
 #define EP_ROUTE_RAIL 1
 #ifndef EP_ROUTE

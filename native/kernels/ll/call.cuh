@@ -31,8 +31,8 @@ EP_DEVICE LlCall ll_call(const EpArgs &a) {
   return {ep_number(a), warp_id(), lane_id(), warps_in_block(), blockIdx.x, gridDim.x};
 }
 
-/* The first units to send go to warp 0 of every block, so that a small batch uses every SM. The first units to
- * receive go to the last warps, so that in a small batch no warp sends and receives. */
+/* The first units to send go to warp 0 of every block, so that a small batch uses every SM. The first units to receive
+ * go to the last warps, so that in a small batch no warp both sends and receives. */
 EP_DEVICE uint32_t ll_from_bottom(const LlCall &c) { return c.warp * c.blocks + c.block; }
 EP_DEVICE uint32_t ll_from_top(const LlCall &c) { return (c.warps - 1 - c.warp) * c.blocks + c.block; }
 EP_DEVICE uint32_t ll_all_warps(const LlCall &c) { return c.warps * c.blocks; }

@@ -1,6 +1,6 @@
-/* Functions of combine_ll for the parameter own=slot. With EP_DIRECT 0 each rank sums its experts' rows of a token in
- * f32 and sends the sum as one BF16 row. With EP_DIRECT 1 it sends every row, and the token's rank sums the rows in
- * top-k order. */
+/* Functions of combine_ll for own=slot: a rank writes rows of its own tokens to slots too. With EP_DIRECT 0 each rank
+ * sums its experts' rows of a token in f32 and sends the sum as one BF16 row. With EP_DIRECT 1 it sends every row, and
+ * the token's rank sums the rows in top-k order. */
 #pragma once
 
 static const uint32_t LL_TERMS = EP_DIRECT ? EP_TOPK : EP_RANKS; /* vectors of one sum */
@@ -9,9 +9,9 @@ static const uint32_t LL_BATCH = LL_TERMS < 8 ? LL_TERMS : 8;    /* vectors that
  * block of more than 512 threads a thread has registers for only two rows. */
 static const uint32_t LL_ROWS = LL_STEP > 1 ? 1 : EP_THREADS > 512 || EP_RANKS > 2 ? 2 : 4;
 
-/* This lane's vectors of one chunk of up to LL_ROWS rows of y. ll_load_rows takes the rows from the top-k positions in
- * `left`. If `left` has fewer than LL_ROWS positions, it loads the first row again, because a branch between the
- * loads would delay them. */
+/* One chunk of up to LL_ROWS rows of y. A lane holds some vectors of each. ll_load_rows loads the rows of the top-k
+ * positions in `left`. If `left` has fewer than LL_ROWS positions, it loads the first row again, because a branch
+ * between the loads would delay them. */
 struct LlRows {
   uint4 data[LL_ROWS][LL_STEP];
   uint32_t k[LL_ROWS];
@@ -86,8 +86,8 @@ EP_DEVICE bool ll_send_back(const EpArgs &a, const LlCall &c, LlReturn r, const 
   return true;
 }
 
-/* Returns bit i if slot i of a token will be filled. Slot i belongs to rank i, or with EP_DIRECT to top-k position
- * i. */
+/* Returns the mask of a token's slots that will be filled. Slot i belongs to rank i, or with EP_DIRECT to top-k
+ * position i. */
 EP_DEVICE uint32_t ll_slots_used(uint32_t lane, int32_t id) {
   if (EP_DIRECT) return __ballot_sync(EP_FULL_WARP, id >= 0);
   return __reduce_or_sync(EP_FULL_WARP, id < 0 ? 0u : 1u << (id / EP_LOCAL_EXPERTS));

@@ -145,8 +145,8 @@ EP_DEVICE void ll_dispatch_async(const EpArgs &a, const LlCall &c, LlShared &s, 
   for (uint32_t u = ll_from_bottom(c); u < tokens * LL_UNITS; u += senders * c.blocks) ll_send_unit(a, c, u, ll_load_unit(a, c, u));
 }
 
-/* Clears the headers of the previous call. There are three sets of headers, so the call after the next one uses this
- * set again. The previous call's counts say how many headers it used. One warp of each block calls it. */
+/* In call n, clears the headers of call n - 1. There are three sets of headers, so call n + 2 uses this set next. The
+ * counts of call n - 1 say how many headers it used. One warp of each block calls it. */
 EP_DEVICE void ll_clear_headers(const EpArgs &a, const LlCall &c) {
   uint32_t tokens = 0;
   const uint32_t before = ep_number_before(c.number);

@@ -1,23 +1,24 @@
 /* dispatch_ll_ids is a dispatch_ll in which senders do not count rows. Each block that copies rows counts the headers
  * of all tokens, and computes the rows' positions in the output.
  *
- * dispatch_ll_ids uses the memory and the messages of dispatch_ll (ll/layout.cuh), with two differences. A header
- * word has the weight and the local expert, but no position. A source sends only the last count word, which is its
- * number of tokens.
+ * dispatch_ll_ids uses the memory and the messages of dispatch_ll (ll/layout.cuh), with two differences. A header word
+ * has the weight and the local expert, but no position. A source sends only the last count word, which is its number of
+ * tokens.
  *
  * Why memory may be used again: call n uses set n % 3 of counts and headers, and set n & 1 of slots.
- * - A rank ends call n only when its last block has received the token counts of all ranks for call n. A rank sends
- *   its count for call n after its call n - 1 has ended. So while one rank is in call n, every rank is in call n - 1, n or n + 1.
- * - Headers: a fast rank in call n + 1 writes set (n + 1) % 3, which the receiver cleared in its call n - 1. In call
- *   n the receiver reads set n % 3 and clears set (n - 1) % 3.
+ * - A rank ends call n only when its last block has received the token counts of all ranks for call n. A rank sends its
+ *   count for call n after its call n - 1 has ended. So while one rank is in call n, every rank is in call n - 1, n or
+ *   n + 1.
+ * - Headers: in call n the receiver reads set n % 3 and clears set (n - 1) % 3. A fast rank in call n + 1 writes the
+ *   set that the receiver cleared in its call n - 1, because (n + 1) % 3 = (n - 2) % 3.
  * - Counts: each contains the number of its call. Call n reads the counts of call n - 1 to know how many headers it
  *   must clear. dispatch_ll clears headers in the same way, so calls of the two kernels may follow each other on the
  *   same memory.
  * - Slots: a fast rank in call n + 1 writes the set of call n - 1, which the readers emptied before that call ended.
  * - Shared memory: a thread sets `ready` to 0 before the block's only __syncthreads. Gathering warps, which read the
- *   headers, first clear the row counts and marks and wait at a barrier of their own. They fill both from the
- *   headers. Then they store `ready` with release order. The block's other warps read rows and marks only after they
- *   have loaded a value other than 0 from `ready`. */
+ *   headers, first clear the row counts and marks and wait at a barrier of their own. They fill both from the headers.
+ *   Then they store `ready` with release order. The block's other warps read rows and marks only after they have loaded
+ *   a value other than 0 from `ready`. */
 #define EP_EARLY 1
 #include "ll/ids_send.cuh"
 
@@ -233,9 +234,9 @@ EP_DEVICE void ll_find_positions(const LlCall &c, const uint32_t *marks, LlPart 
   p.head += position;
 }
 
-/* Receives rows. Gathering warps first read headers. Meanwhile each of the block's other warps polls the data of its
- * first part, if the part's token number is below this rank's number of tokens, because the source probably has about
- * as many. */
+/* Receives rows. Gathering warps first read headers. Meanwhile each of the block's other warps may poll the data of its
+ * first part. It polls if the part's token number exists on this rank, because it then probably exists on the source
+ * too. */
 EP_DEVICE void ll_ids_wait(const EpArgs &a, const LlCall &c, LlShared &s, uint32_t *marks, const LlGather &g) {
   const uint32_t per_token = EP_RANKS * LL_PARTS;
   uint32_t job = ll_from_top(c);

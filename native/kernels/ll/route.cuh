@@ -1,6 +1,6 @@
-/* The route of a token in layout expert: the weight and the row of each top-k position. Dispatch writes the routes
- * for combine. Lane k of a warp has the word of position k. masked/combine.cuh defines the same names for layout
- * masked. */
+/* The route of a token: the weight and the row of each top-k position. Dispatch writes the routes for combine. Lane k
+ * of a warp has the word of position k. This file is for the layout named expert. masked/combine.cuh defines the same
+ * names for the layout named masked. */
 #pragma once
 
 #include "ll/call.cuh"

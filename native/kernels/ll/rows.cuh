@@ -1,5 +1,5 @@
-/* Positions of rows and the output's index (row_offsets, expert_ids), for layout expert. masked/dispatch_ids.cuh
- * defines the same functions. */
+/* Positions of rows and the output's index (row_offsets, expert_ids), for the layout named expert. For the layout named
+ * masked, masked/dispatch_ids.cuh defines the same functions. */
 #pragma once
 
 #include "ll/layout.cuh"
@@ -8,15 +8,15 @@
 
 EP_DEVICE uint32_t ll_block_rows(const EpArgs &, uint32_t rows) { return ceil_div(rows, EP_ROW_PAD) * EP_ROW_PAD; }
 
-/* Writes where the rows of expert e begin. The unnamed argument, which layout masked uses, is the number of rows from
+/* Writes where the rows of expert e begin. The unnamed argument is for layout masked: the expert's number of rows from
  * each source. */
 EP_DEVICE void ll_publish_expert(const EpArgs &a, uint32_t e, uint32_t row, const uint32_t (&)[EP_RANKS]) {
   a.row_offsets[e] = row;
   a.expert_ids[e] = static_cast<int32_t>(e);
 }
 
-/* Writes where the last row ends. One warp calls it, and `end` has the value in lane 31. The unnamed argument, which
- * layout masked uses, is the number of rows of each lane's n experts from each source. */
+/* Writes where the last row ends. One warp calls it, and `end` has the value in lane 31. The unnamed argument is for
+ * layout masked: for each of this lane's n experts, the number of rows from each source. */
 template <uint32_t n>
 EP_DEVICE void ll_publish_all(const EpArgs &a, uint32_t lane, uint32_t end, const uint32_t (&)[n][EP_RANKS]) {
   if (lane == 31) a.row_offsets[EP_LOCAL_EXPERTS] = end;

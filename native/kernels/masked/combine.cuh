@@ -1,12 +1,12 @@
 /* combine_masked is combine_ll for layout masked. This file replaces ll/layout.cuh and ll/route.cuh: it defines
  * functions of the same names, which use the memory of masked/layout.cuh.
  *
- * Each rank sums its rows of a token before it sends the sum, so it needs the weights of the tokens. In layout
- * masked, dispatch does not send the weights. So each rank sends its tokens' weights at the start of combine, while
- * the first rows load.
+ * Each rank sums its rows of a token before it sends the sum, so it needs the weights of the tokens. In layout masked,
+ * dispatch does not send the weights. So each rank sends its tokens' weights at the start of combine, while the first
+ * rows load.
  *
- * The kernel reads routes from memory after src_info, in the output of a dispatch in layout masked. The caller may
- * pass the output of any such dispatch on this rank. */
+ * The kernel reads routes from the output of a dispatch in layout masked, where they are stored behind src_info. The
+ * caller may pass the output of any such dispatch on this rank. */
 #define LL_MEMORY /* leaves out the memory of ll/ */
 #include "common/ids.cuh"
 #include "ll/call.cuh"

@@ -1,9 +1,9 @@
-/* combine_rank sends back one row for each token that this rank received: the weighted sum that the caller has
- * computed for this rank's experts. The token's rank polls the slots where the rows arrive. It adds the rows in f32,
- * in the order of ranks. It reads its own row from y and not from a slot.
+/* combine_rank sends back one row for each token that this rank received: the weighted sum that the caller has computed
+ * for this rank's experts. The token's rank polls the slots where the rows arrive. It adds the rows in f32, in the
+ * order of ranks. It reads its own row from y and not from a slot.
  *
- * combine_rank reads row_offsets and src_info. The caller may pass the output of any dispatch in layout rank on this
- * rank. */
+ * combine_rank finds the rows by row_offsets and src_info. The caller may pass any output of a dispatch that this rank
+ * made in the layout named rank, not only the last one. */
 #include "common/split.cuh"
 #include "rank/return.cuh"
 

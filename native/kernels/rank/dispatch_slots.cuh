@@ -132,9 +132,9 @@ struct RankPart {
   uint32_t scale[RANK_STEP], head[RANK_HEAD_LANE];
 };
 
-/* Returns whether this warp must receive a message that it polled before it knew the source's count. A warp polls
- * early, and assumes that each block of the source sends at most one message. If the count is too small, there is no such message.
- * If blocks send more than one message, the slot may belong to another warp. */
+/* Returns whether this warp must receive a message that it polled before it knew the source's count `rows`. The warp
+ * took its turn (see rank/layout.cuh) for the message's place. Both are equal if each block of the source sends at most
+ * one message, so `rows` is at most c.senders. Otherwise the slot may belong to another warp. */
 EP_DEVICE bool rank_early_is_ours(const EpCall &c, const RankPart &p, uint32_t rows) { return p.place < rows && rows <= c.senders; }
 
 /* Polls a unit until it has arrived. The message's head arrives with unit 0. With `early` the function also polls the
@@ -187,8 +187,9 @@ EP_DEVICE void rank_take_part(const EpArgs &a, const EpCall &c, const RankShared
 /* The number of sources that send through slots. If rows are not packed, a rank writes its own rows directly. */
 static const uint32_t RANK_SOURCES = EP_PACKED ? EP_RANKS : EP_RANKS - 1;
 
-/* Returns the unit that belongs to `job`. Its `place` is still the job's turn (see rank/layout.cuh). Once the source's
- * count is known, the caller replaces the turn by the place, which rank_turn returns. */
+/* Returns the unit that belongs to `job`. Its `place` is at first a turn, a position in the order in which the source
+ * sends (see rank/layout.cuh). Once the source's count is known, the caller replaces the turn by the place, which
+ * rank_turn returns. */
 EP_DEVICE RankPart rank_part(const EpArgs &a, uint32_t job) {
   const uint32_t sources = max(RANK_SOURCES, 1u);
   RankPart p;
@@ -198,8 +199,9 @@ EP_DEVICE RankPart rank_part(const EpArgs &a, uint32_t job) {
   return p;
 }
 
-/* Receives rows. Warp 0 waits for the counts. Meanwhile each of the block's other warps polls its first unit, if the
- * unit's place is below this rank's number of tokens, because the source probably has about as many. */
+/* Receives rows. Warp 0 waits for the counts. Meanwhile each of the block's other warps may poll its first unit. It
+ * polls if the unit's place is below this rank's number of tokens. Then the source probably has a message at this
+ * place. */
 EP_DEVICE void rank_dispatch_wait(const EpArgs &a, const EpCall &c, RankShared &s) {
   uint32_t job = rank_receiver(c), most = 0;
   RankPart p = rank_part(a, job);

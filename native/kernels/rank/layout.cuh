@@ -33,8 +33,8 @@ static const uint32_t RANK_HEAD = 1 + 2 * EP_TOPK;
 static const uint32_t RANK_HEAD_LANE = (RANK_HEAD + 31) / 32;
 static const uint32_t RANK_SLOT_BYTES = ep_up(EP_PAYLOAD + (EP_TOKEN_SCALES + RANK_HEAD) * 4, 128);
 
-/* Returns this warp's index among the receiving warps. If each block sends and receives, the first units to send go
- * to its first warps, and the first units to receive go to its last warps. So in a small batch no warp sends and
+/* Returns this warp's index among the receiving warps. If each block sends and receives, the first units to send go to
+ * its first warps, and the first units to receive go to its last warps. So in a small batch no warp both sends and
  * receives. */
 EP_DEVICE uint32_t rank_receiver(const EpCall &c) {
   if (c.receivers == 0) return (c.warps - 1 - c.warp) * c.senders + c.block;

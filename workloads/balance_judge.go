@@ -38,7 +38,7 @@ type BalanceWindow struct {
 	Before, After float64 // busiest rank's load / mean load
 }
 
-// JudgeBalance compares EPLB's placement for a trace with experts in equal blocks. JudgeBalance calls `open` for each
+// JudgeBalance compares two placements of the experts of a trace: equal blocks, and EPLB's. It calls `open` for each
 // pass over the trace. If `out` is not nil, JudgeBalance writes the tokens of the second half to the writer that `out`
 // returns. The ids of these tokens name slots of the placement, and not experts.
 func JudgeBalance(open func() (*trace.Reader, error), o BalanceOptions, out func(topK int, weights bool) (trace.Writer, error)) (*BalanceResult, error) {

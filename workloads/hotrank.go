@@ -20,12 +20,12 @@ func hotrank(s drawRequest, r float64) ([]float64, error) {
 	}
 	local := s.LocalExperts()
 	high := r * float64(s.TopK) / float64(s.Experts)
-	low := 0.0
+	low, elsewhere := 0.0, float64(s.TopK)-float64(high*float64(local))
 	if s.Ranks > 1 {
-		low = (float64(s.TopK) - float64(high*float64(local))) / float64(s.Experts-local)
+		low = elsewhere / float64(s.Experts-local)
 	}
 	if low > 1 || s.Ranks == 1 && r < 1 {
-		return nil, fmt.Errorf("hotrank: r is %v, the other experts cannot take the rest of top-%d; use r of at least 1", r, s.TopK)
+		return nil, fmt.Errorf("hotrank: r is %v, but the %d experts of other ranks cannot take %.4g of the %d selections of a token; use r of at least 1", r, s.Experts-local, elsewhere, s.TopK)
 	}
 	return twoLevels(s.Experts, local, high, low), nil
 }

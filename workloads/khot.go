@@ -25,7 +25,7 @@ func khot(s drawRequest, k int, f float64) ([]float64, error) {
 	case hotShare > 1:
 		return nil, fmt.Errorf("khot: %d experts cannot take %v of the %d selections of a token, because a token selects an expert only once; use k of at least %d", k, f, s.TopK, ceil(f*float64(s.TopK)))
 	case (1-f)*float64(s.TopK) > float64(cold):
-		return nil, fmt.Errorf("khot: the %d other experts cannot take the rest of top-%d; use a larger f or a smaller k", cold, s.TopK)
+		return nil, fmt.Errorf("khot: the %d other experts cannot take %.4g of the %d selections of a token; use a larger f or a smaller k", cold, (1-f)*float64(s.TopK), s.TopK)
 	}
 	return twoLevels(s.Experts, k, hotShare, (1-f)*float64(s.TopK)/float64(max(cold, 1))), nil
 }

@@ -16,7 +16,7 @@ var oneKind = kind{
 func one(s drawRequest, f float64) ([]float64, error) {
 	others, left := s.Experts-1, float64(s.TopK)-f
 	if left > float64(others) {
-		return nil, fmt.Errorf("one: the %d other experts cannot take the rest of top-%d; f must be at least %v", others, s.TopK, s.TopK-others)
+		return nil, fmt.Errorf("one: the %d other experts cannot take %.4g of the %d selections of a token; f must be at least %v", others, left, s.TopK, s.TopK-others)
 	}
 	return twoLevels(s.Experts, 1, f, left/float64(max(others, 1))), nil
 }

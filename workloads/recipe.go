@@ -113,7 +113,7 @@ func (r *recipe) batch(p ep.Problem, seed uint64) (*batch, error) {
 		ranks = 1 // all ranks have the same tokens
 	}
 	if p.Experts-r.spare < p.TopK {
-		return nil, fmt.Errorf("eplb: %d of the problem's %d experts are replicas, and the rest are too few for top-%d; add the replicas to --experts", r.spare, p.Experts, p.TopK)
+		return nil, fmt.Errorf("eplb: %d of the problem's %d experts are replicas, and a token cannot select %d of the other %d; --experts counts replicas too, so use at least --experts %d", r.spare, p.Experts, p.TopK, p.Experts-r.spare, r.spare+p.TopK)
 	}
 	if n := ranks * p.Tokens * p.TopK; n > maxSelections {
 		return nil, fmt.Errorf("tokens: %d ranks with %d tokens of top-%d make %d selections, the bound is %d; use fewer tokens",

@@ -65,7 +65,7 @@ func TestProblemErrors(t *testing.T) {
 		{"grouped:4:1", 2, 8, 3, 4, "top-3 does not fit 1 groups of 2 experts"},
 		{"khot:9:0.5", 2, 8, 2, 4, "k is 9, the problem has 8 experts"},
 		{"khot:1:0.9", 2, 8, 2, 4, "use k of at least 2"},
-		{"khot:7:0.1", 2, 8, 4, 4, "other experts cannot take the rest"},
+		{"khot:7:0.1", 2, 8, 4, 4, "the 1 other experts cannot take 3.6 of the 4 selections"},
 		{"one:0.1", 1, 2, 2, 4, "f must be at least 1"},
 		{"hotrank:3", 2, 8, 2, 4, "r is 3, top-2 of 8 experts on 2 ranks allows at most 2"},
 		{"local", 4, 8, 3, 4, "a rank has 2"},

@@ -108,9 +108,9 @@ func (u *urn) rest(r *rng, drawn []int32) int32 {
 	return int32(i)
 }
 
-// shares estimates the probability that an expert is among k drawn experts. It adds up the expert's chance at each step
-// (Rao-Blackwell). For an expert in more than half of the draws, it counts these draws, because counts are then less
-// noisy than chances.
+// shares estimates the probability that an expert is among k drawn experts. It draws k experts for many tokens and adds
+// up the expert's chance at each single draw (Rao-Blackwell). If more than half of the tokens have the expert, shares
+// returns their fraction instead, which is then less noisy than the sum of chances.
 func (u *urn) shares(k int) []float64 {
 	const tokens = 8192
 	r, dst := newRNG(1), make([]int32, k)

@@ -10,7 +10,7 @@ import (
 type Axis string
 
 const (
-	Steps   Axis = "steps"  // forward passes, or ranks that recorded; their counts are added up
+	Steps   Axis = "steps"  // forward passes, or recordings of several ranks; the counts are added up along this axis
 	Layers  Axis = "layers" // see Options.Layer
 	Ranks   Axis = "ranks"  // ranks, each with its own experts
 	Experts Axis = "experts"

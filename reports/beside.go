@@ -15,7 +15,7 @@ import (
 func BesideTable(run *record.Run) (t Table, ok bool) {
 	cases := besideCases(run)
 	p := ColumnsFor(cases).besideDropped()
-	t = Table{Name: "beside", Title: "What a call costs the product beside it", Columns: append(p.Columns, besideColumns()...)}
+	t = Table{Name: "beside", Title: "Time that a call adds to the product beside it", Columns: append(p.Columns, besideColumns()...)}
 	for _, c := range cases {
 		d, b := c.Search.Decision, c.Search.Beside
 		t.Add(append(p.Cells(c), besideCells(d.Config.ID(), b.Config, b.Saved)...)...)
@@ -26,7 +26,7 @@ func BesideTable(run *record.Run) (t Table, ok bool) {
 			}
 			t.Add(append(p.Cells(c), besideCells(name, b.Default, nil)...)...)
 		}
-		t.Note(fmt.Sprintf("%s: a call's share of the product is %s", Title(c.Problem, c.Routing), b.Config.Amount))
+		t.Note(fmt.Sprintf("%s: the part of the product that runs beside one call is %s", Title(c.Problem, c.Routing), b.Config.Amount))
 	}
 	t.Note(p.Shared, besideExplained)
 	return t, len(cases) > 0
@@ -59,7 +59,7 @@ func BesideTables(runs []*record.Run) (t Table, ok bool) {
 		cases[i] = &Case{Problem: r.problem, Routing: r.routing, Seed: r.seed}
 	}
 	p := ColumnsFor(cases).besideDropped()
-	t = Table{Name: "beside", Title: "What a call costs the product beside it, by library", Columns: append(append(p.Columns, Words("library"), Words("kernels").Dropped(8)), besideColumns()...)}
+	t = Table{Name: "beside", Title: "Time that a call adds to the product beside it, by library", Columns: append(append(p.Columns, Words("library"), Words("kernels").Dropped(8)), besideColumns()...)}
 	for i, r := range rows {
 		t.Add(append(append(p.Cells(cases[i]), Str(r.library), Str(r.config.Kernel)), r.cells...)...)
 	}
@@ -100,7 +100,7 @@ func besideNotes(rows []besideRow) []string {
 			return fmt.Sprintf("a call of %s, %s: %s", r.library, r.problem.Op, cmp.Or(r.work, "the run does not say what the call contains"))
 		},
 		func(r besideRow) string {
-			return fmt.Sprintf("%s, %s: a call's share of the product is %s", Title(r.problem, r.routing), r.library, r.amount)
+			return fmt.Sprintf("%s, %s: the part of the product that runs beside one call is %s", Title(r.problem, r.routing), r.library, r.amount)
 		},
 	} {
 		for _, r := range rows {
@@ -112,7 +112,7 @@ func besideNotes(rows []besideRow) []string {
 	return out
 }
 
-const besideExplained = "cost: the time of call and product together, minus the product's time alone; saved: time of call and product together with the config of the row below, minus the same time with this config, in the same rounds; low, high: 95 % intervals; done: share of the product that was done when the last call ended"
+const besideExplained = "both: the time of call and product together; cost: the time of call and product together, minus the product's time alone; saved: how much less time call and product take together than with the config of the row below, in the same rounds; low, high: 95 % intervals; done: share of the product that was done when the last call ended"
 
 func (p ProblemColumns) besideDropped() ProblemColumns {
 	for i, c := range p.Columns {

@@ -91,7 +91,7 @@ func TestBesideTable(t *testing.T) {
 		if got := table.Rows[1][len(table.Rows[1])-14].Text; got != want {
 			t.Errorf("the second row is of %s, want %s", got, want)
 		}
-		if !slices.ContainsFunc(table.Notes, func(n string) bool { return strings.Contains(n, "share of the product is 2 launches") }) {
+		if !slices.ContainsFunc(table.Notes, func(n string) bool { return strings.Contains(n, "product that runs beside one call is 2 launches") }) {
 			t.Errorf("notes: %q", table.Notes)
 		}
 	}
@@ -128,7 +128,7 @@ func TestBesideTables(t *testing.T) {
 	if slices.ContainsFunc(table.Columns, func(c reports.Column) bool { return c.Name == "layout" || c.Name == "max tokens" }) {
 		t.Error("a value that the library sets by itself is a column")
 	}
-	for _, want := range []string{": deepep-ll:sms=20", "a call of deepep, dispatch: rank", "deepep: a call's share of the product is deepep's share"} {
+	for _, want := range []string{": deepep-ll:sms=20", "a call of deepep, dispatch: rank", "deepep: the part of the product that runs beside one call is deepep's share"} {
 		if !slices.ContainsFunc(table.Notes, func(n string) bool { return strings.Contains(n, want) }) {
 			t.Errorf("notes lack %q: %q", want, table.Notes)
 		}

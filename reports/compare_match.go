@@ -2,7 +2,8 @@ package reports
 
 import "github.com/epbench/epbench/tune/ep"
 
-// caseKey identifies a case in both runs. It has the content of a recorded routing, because file names may differ.
+// caseKey identifies a case in both runs. It identifies a recorded routing by the digest of its content, because the
+// file may have another name in the other run.
 type caseKey struct {
 	problem ep.Problem
 	routing string

@@ -177,7 +177,7 @@ func FastestTable(choices []LibraryComparison) Table {
 	for i, c := range choices {
 		t.Add(append(p.Cells(cases[i]), c.cells()...)...)
 	}
-	t.Note(p.Shared, "work: the layout, the kind of sum and the steps inside the time, then the clock. Times of different work are not compared",
+	t.Note(p.Shared, "work: the layout, the kind of sum, the steps that the time includes, and the clock. Times of different work are not compared",
 		"column 'its gain': the time of the library's own default divided by the library's tuned time, in the same rounds. Column 'faster by': the time of the next library divided by the time of the fastest. Columns 'low' and 'high': 95 % intervals")
 	t.Note(howCompared(choices))
 	t.Note(ownGains(choices)...)

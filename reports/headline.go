@@ -109,7 +109,7 @@ func (h Headline) Lines() []string {
 		out = append(out, fmt.Sprintf("Full precision: %s. Reduced precision: %s.", h.Full, h.Reduced))
 	}
 	if x := h.Challenger; x != nil && h.All.Verdicts[record.Faster] == 0 {
-		out = append(out, fmt.Sprintf("The best other config gains %s (%s); a gain counts beyond the band of %.1f %%.", spelledGain(x.Decision.ChallengerGain), Title(x.Problem, x.Routing), 100*x.Decision.Band.Width()))
+		out = append(out, fmt.Sprintf("The best other config gains %s (%s); a gain counts only if it exceeds the band of %.1f %% and its interval excludes 1.", spelledGain(x.Decision.ChallengerGain), Title(x.Problem, x.Routing), 100*x.Decision.Band.Width()))
 	}
 	if not := h.All.notConfirmed(); not != "" {
 		out = append(out, "Not confirmed: "+not+".")

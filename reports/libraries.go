@@ -26,7 +26,7 @@ func LibraryTable(choices []LibraryComparison) Table {
 				Gain(ratio.Mid), Gain(ratio.Low), Gain(ratio.High), Gain(own.Mid), Gain(own.Low), Gain(own.High))...)
 		}
 	}
-	t.Note(p.Shared, "work: the layout, the kind of sum and the steps inside the time, then the clock. Times of different work are not compared",
+	t.Note(p.Shared, "work: the layout, the kind of sum, the steps that the time includes, and the clock. Times of different work are not compared",
 		"to fastest: the library's time divided by the time of the fastest library at the same work; at least, at most: its 95 % interval; gain: the time of the library's own default divided by the library's tuned time, in the same rounds; low, high: its 95 % interval")
 	t.Note(howCompared(choices))
 	t.Note(ownGains(choices)...)

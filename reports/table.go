@@ -85,7 +85,7 @@ func (c Column) Leading() Column {
 	return c
 }
 
-// Spelling returns c with a name for Spells.
+// Spelling returns c with Spells set to the name of a column.
 func (c Column) Spelling(name string) Column {
 	c.Spells = name
 	return c

@@ -95,7 +95,7 @@ func (c *Comparison) resolution() string {
 	if len(most) == 0 || c.same {
 		return ""
 	}
-	return fmt.Sprintf(" Of the undecided cases all differ by at most %.1f%%, half by at most %.1f%%. Their intervals reach %.1f%% to each side (median), and the band is %.1f%%: %s.",
+	return fmt.Sprintf(" In each undecided case, A and B differ by at most %.1f%%; in half of these cases, by at most %.1f%%. Their intervals reach %.1f%% to each side (median), and the band is %.1f%%: %s.",
 		100*slices.Max(most), 100*stat.Median(most), 100*stat.Median(reach), 100*stat.Median(band), adviseSessions(int(math.Ceil(stat.Median(need)))))
 }
 

@@ -49,7 +49,8 @@ func newRoot() *cobra.Command {
 	}
 	p := root.PersistentFlags()
 	p.BoolVar(&f.options.Loopback, "loopback", false, "let ranks share GPUs when there are fewer GPUs than ranks")
-	p.StringVar(&f.options.Clock, "clock", "chain", "how calls are timed: chain, span, event, or span:STAGE; STAGE is ready, sent or arrived")
+	p.StringVar(&f.options.Clock, "clock", "chain", "how calls are timed: chain (what a call adds to a CUDA graph of calls), event (between two CUDA events), "+
+		"span (from the start of a kernel's first block to the end of its last), or span:STAGE (from there to the stage ready, sent or arrived)")
 	p.DurationVar(&f.options.Deadline, "deadline", drive.DefaultDeadline, "longest wait of a kernel before it gives up")
 	p.Float32Var(&f.options.InputScale, "input-scale", 1, "global input scale of nvfp4")
 	p.StringVar(&f.drill, "drill", "", "cause a fault: drop:RANK:EXPERT[:CONFIG] or delay:RANK:DURATION[:CONFIG]")

@@ -56,7 +56,7 @@ With --fail-on the exit code gives the verdict, as in compare.`,
 		s.StringVar(&f.table, "table", "", "`TABLE` take the config from a table, or from the table of a run")
 		s.StringVar(&f.over, "over", "", "`TABLE` take the default from a table, or from the table of a run")
 		s.StringVar(&f.precision, "precision", "full", "`PRECISION` with --table: precision of the rows that may be used, full or reduced")
-		s.BoolVar(&f.explain, "explain", false, "with --beside: measure why the product slows down, beside artificial loads")
+		s.BoolVar(&f.explain, "explain", false, "with --beside gemm: measure what slows the matrix product down, by running it with artificial loads in place of calls")
 		s.IntVar(&f.rounds, "rounds", 50, "`N` rounds of each config")
 		bindSessions(s, &f.sessions, "`N` number of sessions, each of --rounds; times and gains use all sessions; default: 12 on GPUs, 1 on cpu")
 		s.BoolVar(&f.abTest.on, "ab", false, "compare two configs in the same rounds: bench --ab A B")

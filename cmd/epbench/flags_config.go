@@ -18,8 +18,8 @@ const (
 	configUsageTable = configUsage + "or TABLE#ROW with the row number in table show"
 )
 
-// readConfigs reads `specs` as configs for each problem. It drops problems for which a spec names no config. The other
-// problems accept reduced precision if one of their configs needs it.
+// readConfigs reads `specs` as configs for each problem. It drops problems for which a spec names no config. If a
+// config needs reduced precision, readConfigs returns its problem with ep.Reduced.
 func readConfigs(flag string, b kernels.Backend, problems []ep.Problem, specs ...string) (kept []ep.Problem, configs map[ep.Problem][]ep.Config, err error) {
 	for i := range specs {
 		if specs[i], err = fromRow(specs[i], winnerRows); err != nil {

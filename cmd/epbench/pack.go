@@ -42,10 +42,10 @@ func newPack() *cobra.Command {
 		Short: "Make one file of tuned rows and their compiled kernels, for epcomm",
 		Long: `Look up the rows for one problem shape and rank count, compile their kernels for the
 table's GPU, and write one file that epcomm runs in production. pack needs libnvrtc (make
-cuda-deps, or a CUDA toolkit) but no GPU. Where no row answers, the pack contains the
-default, and epbench pack show says so. With --nodes the kernels cross hosts: pack links
-them to NVSHMEM's device library (make cuda-deps NVSHMEM=1), and they need NVSHMEM's host
-library of the same version.`,
+cuda-deps, or a CUDA toolkit) but no GPU. For token counts without a row, the pack has
+the default config, and epbench pack show says so. With --nodes the kernels cross hosts:
+pack links them to NVSHMEM's device library (make cuda-deps NVSHMEM=1), and they need
+NVSHMEM's host library of the same version.`,
 		Example: "  epbench pack --model glm-5 --ranks 2 --max-tokens 4096 -o glm.pack\n" +
 			"  epbench pack --model glm-5 --ranks 2 --fit 12GiB\n" +
 			"  epbench pack show demo.pack",
@@ -125,11 +125,12 @@ func (f *packFlags) run(cmd *cobra.Command) error {
 
 func mebibytes(n int64) string { return fmt.Sprintf("%.1f MiB", float64(n)/(1<<20)) }
 
-// uncovered counts the answers without a row of a table.
+// uncovered counts the answers without a row of a table. It leaves out pack.Halves: few tables have rows for this
+// purpose, because only a sweep with --beside searches split-phase kernels.
 func uncovered(p *pack.Pack) (n int) {
 	for _, l := range p.Lookups {
 		for _, r := range l.Runs {
-			if r.Uncovered && l.Purpose != pack.Halves { // a sweep of pairs has no rows of dispatch alone
+			if r.Uncovered && l.Purpose != pack.Halves {
 				n++
 			}
 		}

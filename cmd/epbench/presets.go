@@ -112,7 +112,7 @@ func presetTable(ps []workloads.Preset) reports.Table {
 		},
 		Notes: []string{
 			"wire: number of elements of a token that are sent; groups: 8/4 means that the experts form 8 groups, and a token selects experts in 4 of them; layers: number of layers (of these, dense layers at the beginning)",
-			"source: config, card, checked (against the parameter count) or memory; epbench presets NAME explains a preset",
+			"source: where the sizes come from: config or card (both published by the model's authors), checked (one of these, compared with the parameter count) or memory (not looked up); epbench presets NAME explains a preset",
 		},
 	}
 	for _, p := range ps {

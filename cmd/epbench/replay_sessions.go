@@ -16,10 +16,11 @@ func newReplaySessions() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "sessions RUN...",
 		Short: "Print how much recorded gains differ between sessions",
-		Long: `Compare the gains of each config between the sessions of runs. Print two shares of pairs
-of gains that differ by more than 1.96 times their joint standard error: one share for
-gains of single sessions, and one for gains that are computed from three sessions. If the
-standard errors are right, each share is 5 %.`,
+		Long: `Compare the gains of each config between the sessions of runs. Two gains of a config
+differ clearly if they differ by more than 1.96 times their joint standard error. Print
+in how many per cent of the comparisons the gains differ clearly: first for gains of
+single sessions, then for gains of three or more sessions. If the standard errors are
+right, both numbers are 5 %.`,
 		Example: "  epbench replay sessions run\n  epbench replay sessions run1 run2\n  epbench replay sessions run --json",
 		Args:    cobra.MinimumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -43,7 +44,7 @@ func stabilityTable(paths []string) (reports.Table, error) {
 			n("alone", "%"), n("claims", ""), n("beyond", "%"), n("of time", "%")},
 		Notes: []string{
 			"times, gains: standard deviation of the times or gains of a config between sessions",
-			"alone: share of pairs of consecutive sessions whose gains differ by more than 1.96 times their joint standard error; claims: number of pairs of gains that are each computed from three sessions; beyond: the same share for these pairs",
+			"alone: share of pairs of consecutive sessions whose gains differ clearly, by more than 1.96 times their joint standard error; claims: number of comparisons of a gain from three or more sessions with a gain from other sessions; beyond: share of these comparisons in which the gains differ clearly",
 			"of time: share of the run's wall time that the sessions after the search took",
 		},
 	}

@@ -39,9 +39,9 @@ imported ones. If several libraries did the same work, a table and a picture com
 fronts, wire and memory limits, failures, libraries, and the time that calls add to a
 matrix product.
 
---format benchfmt prints rounds in Go's benchmark format, for benchstat -col /config: the
-deciding rounds of the default and the winner. With --only all it prints every round of
-every config.`,
+--format benchfmt prints the deciding rounds of the default and the winner in Go's
+benchmark format; benchstat -col /config compares them. With --only all it prints every
+round of every config.`,
 		Example: `  epbench report run
   epbench report run --only winners,regret --no-html
   epbench report run peers -o page.html`,

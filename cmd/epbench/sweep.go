@@ -77,7 +77,7 @@ func (f *sweepFlags) bind(cmd *cobra.Command) {
 		s.StringArrayVar(&f.params, "param", nil, "`NAME=VALUES` values of a parameter: threads=256,512 or sms=8:132:4; repeatable")
 		s.IntVar(&f.maxSMs, "max-sms", 0, "`N` at most N SMs for each config and the default (cpu: N workers a rank); 0: no limit")
 		percentVar(s, &f.band, "band", maxBand, "`PERCENT` ignore smaller differences in time, such as 3% on a noisy machine; default: 1% with GPUs, 10% without")
-		bindSessions(s, &f.sessions, "`N` sessions after the search. Each lays out memory anew and measures the winners; only its times count. 1: none, and the times of the search count; default: 3 on GPUs, 1 on cpu")
+		bindSessions(s, &f.sessions, "`N` sessions that follow the search and give the times of the winners; each lays out memory anew. 1: the search itself gives the times; default: 3 on GPUs, 1 on cpu")
 		s.StringVar(&f.kernels, "kernel", "", "`KERNELS` kernels to search, comma-separated; default: all kernels of the backend")
 		s.StringVar(&f.space, "space", "", "`FILE` YAML file with values, constraints and required candidates")
 		s.StringVar(&f.strategy, "strategy", search.DefaultStrategy, "`STRATEGY` "+strings.Join(search.StrategyNames(), ", ")+", exec:COMMAND (epbench docs search-own)")

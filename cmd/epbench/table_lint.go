@@ -27,9 +27,10 @@ func newTableLint() *cobra.Command {
 		Use:   "lint",
 		Short: "Find rows that are illegal, unsupported or leave holes",
 		Long: `Check tables before they are shipped. The exit code is 3 if there are errors,
-and 0 if there are only warnings. Overlaps, crossed intervals and edits are refused on
-reading, with exit code 2. If many rows have the same warning, only a few of them and the
-number of the others are printed; CSV and JSON have all.`,
+and 0 if there are only warnings. The exit code is 2 if a table cannot be read, for
+example because rows overlap, a row's first token count is above its last, or the file was
+edited by hand. If many rows have the same warning, only a few of them and the number of
+the others are printed; CSV and JSON have all.`,
 		Example: `  epbench table lint --table run
   epbench table lint --table table.json --all
   epbench table lint --embedded`,

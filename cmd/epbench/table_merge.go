@@ -31,9 +31,9 @@ timed OLD's config, NEW wins if that config is slower by more than the band. A r
 earlier build of a kernel is replaced if the other table has a row of a later build.
 Between two measured token counts, the row of the nearer one is taken.
 
-Rows of a run are first split into rows of one token count each. Between two searched
-token counts, a sweep may have timed only the two winners. A row with such times is
-replaced if the other table searched a token count between the same two token counts.
+Rows of a run are first split into rows of one token count each. Between two token counts
+that a sweep searched, it may have timed only the winners of these two searches. A row
+with such times is replaced if the other table searched a token count between these two.
 Every range that both tables measured is printed, with the evidence of both. The merged
 table has the fallback of OLD.`,
 		Example: `  epbench table merge table.json run -o table.json

@@ -203,7 +203,7 @@ func answering(t *reports.Table, of *table.Table) (answer, earlier reports.Cell)
 		return reports.None(), reports.None()
 	}
 	n, refused := of.Builds(table.Host{Machine: of.Header.Machine, ABI: abi})
-	if note := "answer: rows whose kernels this build has, with the same revision; earlier: those of them that were measured with an earlier build; look-ups mark them, and refuse them with --this-build"; n+refused > 0 && !slices.Contains(t.Notes, note) {
+	if note := "answer: number of rows that can answer a look-up, because this build has their kernels with the same revision; earlier: how many of these rows were measured with an earlier build. A look-up marks such a row, and refuses it with --this-build"; n+refused > 0 && !slices.Contains(t.Notes, note) {
 		t.Note(note)
 	}
 	return reports.Int(len(of.Rows) - refused), reports.Int(n)

@@ -28,7 +28,8 @@ type verifyOptions struct {
 	otherMachines bool
 }
 
-// ownRows keeps the rows whose kernels this host has. Rows of earlier builds stay, because a receipt can certify them.
+// ownRows keeps the rows whose kernels this build has. They may have been measured with an earlier build: verify
+// measures them with this build, and its receipt then certifies them.
 func ownRows(cmd *cobra.Command, t *table.Table, h table.Host) *table.Table {
 	own := *t
 	own.Rows = slices.DeleteFunc(slices.Clone(t.Rows), func(r table.Row) bool { return !h.Accepts(t.Header, r) })

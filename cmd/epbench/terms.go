@@ -47,7 +47,7 @@ var terms = []struct{ word, meaning string }{
 	{"whole", "of a space: every legal config was measured"},
 	{"surrogate", "the Gaussian process that predicts times of configs not yet measured"},
 	{"recording", "one search with every round of every config in a small file, for epbench replay"},
-	{"start", "a config that a kernel, another search or a table names, and that every search measures"},
+	{"start", "a config that a search always measures: named by the kernel or the space file, chosen by a formula or another search, or taken from the table in use"},
 	{"regret", "what a config loses to the best one under a routing, in per cent"},
 	{"wire limit", "the time that the busiest rank's bytes take at the link's speed; no kernel is faster"},
 	{"memory limit", "the time that the bytes of an activation take at the memory's nominal speed; only what stays in a cache is faster"},

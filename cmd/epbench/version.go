@@ -9,7 +9,8 @@ import (
 	"github.com/epbench/epbench/tune/table"
 )
 
-// version names the release. release.mk reads this line. It contains no commit id, because runs record the version.
+// version names the release. release.mk reads this line. It has no commit id: runs and tables record the version, and
+// a commit id would make equal tables differ.
 var version = "v0.1.0"
 
 func versionText() string {

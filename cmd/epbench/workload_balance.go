@@ -37,8 +37,9 @@ with N slots for replicas. EPLB uses its global policy, or its hierarchical poli
 --nodes and --groups are given. For a recording of ids the plan is made from the first
 half of the tokens and judged with the second half. A recording of counts has no order,
 so the plan is judged with the same counts.
-Print the imbalance by expert, rank and pair of ranks before and after, the memory of
-the replicas, and after how many tokens the plan has saved more bytes than its copies cost.`,
+Print the imbalance by expert, rank and pair of ranks, both for experts in equal blocks
+and for the plan. Also print the memory of the replicas, and the number of tokens after
+which the plan has saved more bytes than its copies cost.`,
 		Example: `  epbench workload balance layer12.npz --redundant 32 --ranks 32
   epbench workload balance counts.csv --redundant 8 --expert-size 44MiB
   epbench workload balance served.npz --redundant 32 -o slots.npz --plot b.svg`,
@@ -162,7 +163,7 @@ func (o *balanceOptions) remote(r *workloads.BalanceResult) string {
 		return ""
 	}
 	n := float64(r.Judged)
-	return fmt.Sprintf("hosts: a token reaches %.3f other hosts with experts in blocks, %.3f with EPLB", float64(r.Before.Remote)/n, float64(r.After.Remote)/n)
+	return fmt.Sprintf("hosts: if experts are in equal blocks, a token reaches %.3f hosts besides its own; with EPLB, %.3f", float64(r.Before.Remote)/n, float64(r.After.Remote)/n)
 }
 
 func (o *balanceOptions) policy() string {

@@ -29,7 +29,7 @@ func newRoutingTables(link float64) routingTables {
 		Notes: []string{
 			"tokens: number of tokens of the fullest rank; expert: largest load of an expert divided by the mean load; rank: the same for ranks; pair: the same for pairs of an expert and a source rank",
 			"ranks: distinct ranks that a token visits; effective: 2^entropy experts; top20: share of the most popular fifth of the experts",
-			"class: the routing class, a part of the key of a table's rows; it is computed from many tokens, whatever the value of --tokens",
+			"class: the routing class, by which a look-up finds a row of a tuned table; the class is computed from many tokens, whatever the value of --tokens",
 		},
 	}
 	t.wire = reports.Table{

@@ -160,10 +160,10 @@ func (b *backend) Open(_ context.Context, w *workloads.Workload) (kernels.Sessio
 		return nil, fmt.Errorf("nodes: %d, but this worker serves %d; start it with --nodes %d", w.Problem.Nodes, b.nodes, w.Problem.Nodes)
 	}
 	s := &session{backend: b, workload: w, packs: map[string]string{}}
-	judged := *w // for the oracle: rows lie as in a call with the largest token count
-	judged.Problem = s.capable()
-	s.oracle = ref.New(&judged, 1)
-	s.outputs = ref.NewRemote(s.oracle, dtype.MaxRows(judged.Problem), s.read)
+	largest := *w // epcomm places rows for its largest token count, so the oracle expects them there
+	largest.Problem = s.capable()
+	s.oracle = ref.New(&largest, 1)
+	s.outputs = ref.NewRemote(s.oracle, dtype.MaxRows(largest.Problem), s.read)
 	return s, nil
 }
 

@@ -115,8 +115,8 @@ func (r *ranks) ask(q func(rank int) request) ([]reply, error) {
 	return out, r.worst(out)
 }
 
-// gathered returns a request with the bytes of all ranks. If a rank did not ask for them, the request is empty, and the
-// library fails on the other ranks.
+// gathered answers ranks that wait in epcomm's all-gather. The answer holds the bytes of all ranks. If one rank's call
+// failed before the all-gather, the answer is empty, so that the waiting ranks fail too.
 func gathered(all []reply) (q request) {
 	for _, a := range all {
 		if !a.Asks {

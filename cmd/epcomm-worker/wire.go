@@ -5,7 +5,7 @@ package main
 import "github.com/epbench/epbench/kernels/cuda/declare"
 
 // The worker and a rank process exchange messages as gob over the rank's standard input and output. Before a rank
-// replies, it may ask for the bytes of all ranks.
+// replies, it may ask for an all-gather, which epcomm needs to exchange bytes between ranks.
 
 // request is a message to a rank. Exactly one field is set.
 type request struct {
@@ -15,7 +15,7 @@ type request struct {
 	Prove  *prove
 	Fetch  *fetch
 	Run    *run
-	Gather []byte // the bytes of all ranks
+	Gather []byte // result of an all-gather: the bytes of all ranks
 	End    bool   // the process ends
 }
 
@@ -54,7 +54,7 @@ type load struct {
 	Pack     string
 	Nodes    int
 	Deadline int64 // nanoseconds
-	Reduced  bool  // take the pack's rows of reduced precision
+	Reduced  bool  // configs of reduced precision may be launched
 }
 
 // prove asks for one call into outputs that were filled with 0xff bytes.

@@ -189,7 +189,7 @@ func sourceOf(runs ...*reports.Loaded) string {
 type Options struct {
 	Speeds  reports.Speeds
 	X, Y    string // for heatmap: parameters on the axes
-	Beside  bool   // for pareto: also draw what a call costs a matrix product that runs at the same time
+	Beside  bool   // for pareto: also draw the time that a call adds to a matrix product beside it
 	Loads   []Load
 	Fail    float64 // for compare: allowed slow-down as a fraction, 0 for no limit
 	Compare reports.CompareOptions
@@ -206,7 +206,7 @@ var Kinds = []Kind{
 	{"wire", "per cent of the wire limit reached", wire.figures},
 	{"memory", "for op activation, per cent of the memory limit reached", memory.figures},
 	{"imbalance", "load of experts and ranks, traffic between ranks", imbalance},
-	{"samples", "every round; the default is measured under two labels", perCase("samples", "Every round", samples)},
+	{"samples", "every round of the winner, the default, and the default measured again, which shows the noise", perCase("samples", "Every round", samples)},
 	{"libraries", "time of several libraries, tuned and by default, a panel for each kind of work", libraries},
 	{"compare", "ratio of two runs in each case, with intervals", compare},
 }

@@ -114,7 +114,7 @@ func withBothHalves(all []measuredPoint, mix map[int]float64, kernel string) (ou
 	}
 	slices.SortStableFunc(out, func(a, b measuredPoint) int { return cmp.Compare(a.tokens, b.tokens) })
 	if len(out) == 0 && len(mix) == 0 {
-		return nil, nil, fmt.Errorf("the run has no dispatch and combine of kernel %s for the same tokens and routing; epbench start prints the sweep with the library's worker, and epbench docs run-deepep and epbench docs run-flashinfer explain it", kernel)
+		return nil, nil, fmt.Errorf("the run has no dispatch and combine of kernel %s for the same tokens and routing. For the command of a sweep with the library's worker, run epbench start; for its steps, read epbench docs run-deepep or epbench docs run-flashinfer", kernel)
 	}
 	for _, n := range slices.Sorted(maps.Keys(mix)) {
 		if !slices.ContainsFunc(out, func(s measuredPoint) bool { return s.tokens == n }) {

@@ -35,7 +35,7 @@ var sections = []struct {
 		d.tableOfRows(reports.RegretTable(d.main.Run))
 		d.draw("regret", d.main)
 	}},
-	{"beside", "What a call costs the product beside it", func(d *drawer) {
+	{"beside", "Time that a call adds to the product beside it (--beside)", func(d *drawer) {
 		t, _ := reports.BesideTable(d.main.Run)
 		d.tableOfRows(t)
 	}},

@@ -45,8 +45,8 @@ func newSearch(p ep.Problem, routing string) *Search {
 	return &Search{Problem: p, Routing: routing, failed: map[string]bool{}, tried: map[string]bool{}, kernels: map[string]bool{}, alive: map[string]bool{}, gains: map[string]*gain{}}
 }
 
-// rankOf ranks stages. A Search keeps only the gains from its stage of highest rank. Gains of a stage that chooses a
-// config are too high.
+// rankOf ranks stages. A Search keeps only the gains from its stage of highest rank. A stage that chooses the fastest
+// config has a low rank: the config was partly lucky there, so its gain is too high.
 func rankOf(s record.Stage) int {
 	switch s {
 	case record.StageFinals, record.StageRetry:

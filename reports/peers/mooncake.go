@@ -91,7 +91,7 @@ func readMooncake(data []byte, g Given) ([]Figure, []string, error) {
 	return out, f.warnings, nil
 }
 
-// counted returns a field's value. `column` is the file's name of the field.
+// counted returns a field's value. `column` is the name that the file gives the field.
 func counted(field, column string, v int) said {
 	s := count(field, v)
 	s.column = column

@@ -17,7 +17,7 @@ import (
 var mori = Format{
 	Name:   "mori",
 	Doc:    "tuning_configs JSON of Mori",
-	Checks: "bandwidth x latency = bytes received under uniform routing, for rules that have both and whose bandwidth counts all bytes",
+	Checks: "bandwidth x latency = bytes received under uniform routing; on several hosts, the bandwidth is ll_bandwidth_gbps",
 	Detect: func(head []byte) bool {
 		return firstByte(head) == '{' && bytes.Contains(head, []byte(`"ep_size"`)) && (bytes.Contains(head, []byte(`"rules"`)) || bytes.Contains(head, []byte(`"dispatch_rules"`)))
 	},
@@ -131,7 +131,7 @@ func (r moriRule) figure(op ep.Op, g Given) (f Figure, skipped string, err error
 	d, _ := FindDefinition(name)
 	switch {
 	case latency == 0 && gbps <= 0:
-		return f, "rules with neither a latency nor a bandwidth of all bytes left out", nil
+		return f, "rules left out: they have neither a latency nor a bandwidth that counts all bytes", nil
 	case latency == 0:
 		f.Seconds = d.Seconds(p, gbps)
 		f.Note = fmt.Sprintf("%.2f GB/s converted to a time by the %s definition with uniform routing", gbps, name)

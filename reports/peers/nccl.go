@@ -27,7 +27,7 @@ import (
 var nccl = Format{
 	Name:   "nccl",
 	Doc:    "table printed by alltoall_perf of nccl-tests or rccl-tests",
-	Checks: "size/(count x type) = ranks; size/time = algbw; busbw/algbw = (ranks-1)/ranks; hosts from the device lines",
+	Checks: "size/(count x type) = ranks; size/time = algbw; busbw/algbw = (ranks-1)/ranks",
 	Detect: func(head []byte) bool { return ncclHeader.Match(head) },
 	Read:   readNCCL,
 }

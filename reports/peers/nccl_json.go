@@ -13,7 +13,7 @@ import (
 var ncclJSON = Format{
 	Name:   "nccl-json",
 	Doc:    "JSON written by alltoall_perf -J of nccl-tests",
-	Checks: "devices x nthreads x ngpus = size/(count x type); size/time = alg_bw; bus_bw/alg_bw = (ranks-1)/ranks; the number of hosts comes from devices",
+	Checks: "size/(count x type) = ranks = devices x nthreads x ngpus; size/time = alg_bw; bus_bw/alg_bw = (ranks-1)/ranks",
 	Detect: func(head []byte) bool { return looksLikeJSON(head) && bytes.Contains(head, []byte(`"nccl_version"`)) },
 	Read:   readNCCLJSON,
 }

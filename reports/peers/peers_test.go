@@ -73,7 +73,7 @@ func TestReadEveryFormat(t *testing.T) {
 		}, "rows of all_gather_perf left out"},
 		{"mori-ep16.json", "mori", Given{Experts: 256, TopK: 8}, []string{
 			"dispatch fp8 4096 tokens 16 ranks: mori-internodev1-mi308x:sms=32,warps=8 2450.76 us (event)",
-		}, "neither a latency nor a bandwidth of all bytes"},
+		}, "neither a latency nor a bandwidth that counts all bytes"},
 		{"mori-ep4.json", "mori", Given{Experts: 256, TopK: 8}, []string{
 			"dispatch fp8 64 tokens 4 ranks: mori-intranode-mi300x:sms=72,warps=8 33.16 us (event)",
 			"combine bf16 64 tokens 4 ranks: mori-intranode-mi300x:sms=64,warps=16,zero_copy=yes 45.12 us (event)",

@@ -32,7 +32,7 @@ func PlanTable(points []Point) reports.Table {
 			reports.Int(s.Tokens), reports.Int(s.Ranks), reports.Int(s.Ranks/s.PerHost), reports.Micros(p.Seconds), reports.Str(string(p.Limit)), reports.Str(string(p.Transport)),
 			reports.Micros(p.Fixed), reports.Micros(p.Latency), reports.Micros(p.Link), reports.Micros(p.Memory), reports.Micros(p.Network))
 	}
-	t.Note(Note, "limit: the largest part of the time; transport: how tokens travel. With rank, a token is sent once to each distinct rank; with host, once to each distinct host, which forwards it. The table has the faster of these two. A combine of full precision has select: one message for each selection")
+	t.Note(Note, "limit: the largest part of the time; transport: how tokens travel. With the value rank, a token is sent once to each distinct rank; with host, once to each distinct host, which forwards it. The table has the faster of these two. With select, a combine of full precision sends one message for each selection")
 	if replicas {
 		t.Note("if the number of experts is not a multiple of the number of ranks, some experts have replicas, so that all ranks hold equally many; the tokens of an expert go to its replicas in turn")
 	}
@@ -62,13 +62,13 @@ func CompareTable(all []ComparedFigure) reports.Table {
 		t.Note(fmt.Sprintf("error in %d rows: median %.0f %%, largest %.0f %%", len(errs), 100*stat.Quantile(0.5, stat.Empirical, errs, nil), 100*errs[len(errs)-1]))
 	}
 	t.Note(Note, "the model assumes epbench's kernels and the full speed of the network. Most libraries reach less, so most predicted times are too short (an error below 0)",
-		"published: a bandwidth was converted to a time with the bytes that its source counts")
+		"published: if the source gives a bandwidth, the time is the bytes that the source counts, divided by the bandwidth")
 	return t
 }
 
 // FitTable lists the errors of times that a fit left out.
 func FitTable(f *model.File) reports.Table {
-	t := reports.Table{Name: "fit", Title: "Error of predicted times, if the fit has no time of the same " + f.LeftOutBy, Columns: []reports.Column{
+	t := reports.Table{Name: "fit", Title: "Error of predicted times, each from a fit without the times that have the same " + f.LeftOutBy, Columns: []reports.Column{
 		reports.Words("design").Keyed(), reports.Words("op").Keyed(), reports.Words("dtype"), reports.Words("precision"), reports.Numbers("times", ""),
 		reports.Numbers("parts left out", ""), reports.Numbers("times left out", ""), reports.Numbers("median error", "%"), reports.Numbers("p95 error", "%"), reports.Numbers("worst error", "%"),
 		reports.Numbers("link share", "%").Dropped(1),
@@ -85,7 +85,7 @@ func FitTable(f *model.File) reports.Table {
 	if f.LeftOut != nil {
 		add("all", "", "", "", total, *f.LeftOut, reports.None())
 	}
-	t.Note("error: |predicted/recorded - 1|; each time is predicted by a fit that has no time of the same " + f.LeftOutBy + "; link share: the share of the link's bandwidth that the kernels reach")
+	t.Note("error: |predicted/recorded - 1|; link share: the share of the link's bandwidth that the kernels reach")
 	return t
 }
 

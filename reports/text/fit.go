@@ -11,8 +11,8 @@ import (
 
 const gap = 2
 
-// Columns of words may shrink to wrapAt. If the table is still too wide after the output left out columns, columns of
-// words may shrink to wrapMin.
+// The method fit shrinks columns of words, but first only to wrapAt. If the table is still too wide, fit leaves out
+// columns (see reports.Column.Drop). If that does not suffice, it shrinks columns of words to wrapMin.
 const (
 	wrapAt  = 28
 	wrapMin = 14

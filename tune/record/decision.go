@@ -160,8 +160,9 @@ type Search struct {
 
 	Pace Pace `json:"pace,omitzero"`
 
-	// SiblingDType is set if an earlier search differed only in the dispatch dtype. It is that dtype. All
-	// combines send BF16, so this search had nothing new to find. It measured only Starts and the default.
+	// SiblingDType is set for a combine if an earlier search differed only in the dtype of the dispatch. It is the
+	// dtype of that search. A combine sends BF16 after any dispatch, so this search measured only Starts and the
+	// default.
 	SiblingDType ep.DType `json:"as,omitempty"`
 
 	// Starts lists the configs that the search always measures.

@@ -298,7 +298,7 @@ EpcommStatus epcomm_stamp(EpComm *c, uint64_t *at, EpcommStream stream) {
   EpArgs a = c->base;
   if (at == NULL || (uintptr_t)at % sizeof *at != 0)
     return comm_say(c, EPCOMM_INVALID, "at: %p must be device memory and a multiple of 8", (void *)at);
-  a.stamps = at; /* the slot stays 0, so every replay writes the same word */
+  a.stamps = at; /* a.slot stays 0, so every replay writes the same word */
   return comm_launch(c, c->stamp, 1, 32, 0, &a, "stamp", stream);
 }
 

@@ -9,8 +9,8 @@ For every strategy, `epbench replay` measures the configs that the strategy asks
 is drawn from the config's recorded runs. epbench chooses each strategy's winner by the same rule.
 
 A search has one of two kinds of budgets. If the budget is a number of distinct configs, the search's loss is recorded.
-If the budget is a modelled time, the search's score is recorded. Random search would come close to the best config in
-that time.
+If the budget is a modelled time, the search's score is recorded. This time is so long that random search would come
+close to the best config.
 
 `measure` writes OUT-losses.csv and OUT-scores.csv. It skips searches whose results these files have already.
 `summary` reads both files and writes OUT-spaces.csv, OUT-budgets.csv and OUT-time.csv. docs/search-hub.md shows these

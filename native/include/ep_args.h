@@ -51,7 +51,7 @@ typedef enum EpPhase {
   EP_PHASE_COMBINE_ASYNC,
   EP_PHASE_COMBINE_WAIT,
   EP_PHASE_AGREE,          /* epcomm's debug mode */
-  EP_PHASE_LOST,           /* an id of a lost rank */
+  EP_PHASE_LOST,           /* a top-k id names an expert of a lost rank */
   EP_PHASE_ROOM            /* want: room of the caller's outputs; got: rows */
 } EpPhase;
 
@@ -145,7 +145,7 @@ typedef struct EpArgs {
   int32_t cell_bytes; /* ep_litmus_memcpy: bytes between two sources */
   int32_t peer;
   uint32_t about;     /* ep_agree: describes this rank's call */
-  int32_t distinct;   /* ep_agree: number of ids of a token if they must differ, else 0 */
+  int32_t distinct;   /* ep_agree: top-k if a token's topk_ids must be distinct, else 0 */
   uint8_t *const *peers; /* with EP_SURVIVORS: [ranks] heaps, null for a lost rank */
 
   /* For common/align.cuh. */

@@ -8,8 +8,8 @@
 /* Memory at the end of a rank's heap. A reset keeps its content. Tokens and sets are those of EpMeetArgs. */
 typedef struct EpSurvival {
   uint8_t *peers[EP_MAX_RANKS];  /* EpArgs.peers */
-  uint64_t hello[EP_MAX_RANKS];  /* by rank: its token << 32 | its set */
-  uint64_t answer[EP_MAX_RANKS]; /* by rank: this rank's token << 32 | stage that the other rank has reached */
+  uint64_t hello[EP_MAX_RANKS];  /* [r], written by rank r: its token << 32 | its set */
+  uint64_t answer[EP_MAX_RANKS]; /* [r], written by rank r: this rank's token << 32 | stage of rank r */
 } EpSurvival;
 
 /* Host memory that the device writes. */

@@ -18,7 +18,7 @@ typedef enum EpStepKind {
   EP_STEP_EVENT,  /* record an event, also at each replay of a graph */
   EP_STEP_FORK,   /* the side stream waits for the rank's stream */
   EP_STEP_JOIN,   /* the rank's stream waits for the side stream */
-  EP_STEP_PRODUCT, /* queue launch number `words` of the EpProduct, counted from 0 */
+  EP_STEP_PRODUCT, /* queue a launch of the EpProduct; EpStep.words says which */
   EP_STEP_COPY    /* copy words of 32 bits; between two GPUs, by a copy engine */
 } EpStepKind;
 

@@ -258,7 +258,7 @@ typedef struct EpcommFault {
   size_t size;
   int rank;    /* the rank that waited */
   int phase;   /* 1 barrier; 2 dispatch sends; 3 dispatch receives; 4 combine sends; 5 combine receives; 6 debug mode;
-                  7 an id of a lost rank; 8 more rows than the given outputs have room for */
+                  7 a top-k id names an expert of a lost rank; 8 more rows than the given outputs have room for */
   int expert;  /* global expert for which it waited, -1 if none */
   int source;  /* rank for which it waited, -1 if none */
   int block;
@@ -273,7 +273,7 @@ typedef struct EpcommExplanation {
   const char *combine;
   const char *why;      /* the table row that chose the kernels, or default */
   int first, last;      /* range of `fullest` with the same choice */
-  int plan;             /* equal on all ranks */
+  int plan;             /* index of this pair of kernels in the pack, equal on all ranks */
 } EpcommExplanation;
 
 /* Collective. On failure *comm is NULL, and text (EPCOMM_TEXT bytes) gives the reason. If one rank fails, all

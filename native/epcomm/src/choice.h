@@ -21,7 +21,7 @@ EpcommStatus choice_take(EpComm *c, const EpcommCall *given, EpcommCall *out);
 
 EpcommStatus choice_of(EpComm *c, const EpcommCall *call, int op, Choice *out);
 
-/* Checks that tensors are given and aligned, and in debug mode on this rank's GPU. */
+/* Checks that tensors are given and aligned. Debug mode also checks that they are on this rank's GPU. */
 EpcommStatus choice_check(EpComm *c, const EpcommCall *call, const Choice *k);
 
 #endif

@@ -85,7 +85,7 @@ typedef struct Driver {
   DrvResult (*event_destroy)(DrvEvent);
   DrvResult (*event_record)(DrvEvent, DrvStream);
   DrvResult (*stream_wait)(DrvStream, DrvEvent, unsigned);
-  DrvResult (*stream_id)(DrvStream, uint64_t *);         /* a call during a capture ends it with an error */
+  DrvResult (*stream_id)(DrvStream, uint64_t *);         /* called during a capture, it breaks the capture */
   DrvResult (*stream_capturing)(DrvStream, int *status); /* status 0: no capture */
   DrvResult (*pointer_get)(void *, int, DrvPointer);
 } Driver;

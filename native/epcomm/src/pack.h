@@ -57,15 +57,15 @@ typedef struct PackDType {
 
 typedef struct PackState {
   uint32_t dtype, name, first_region, regions, counters;
-  uint16_t numbers[2]; /* States with equal numbers[0] count dispatches together, and share all counters. States with
-                          equal numbers[1] count combines together. 0: the state counts alone */
+  uint16_t numbers[2]; /* ids of the state's call counters: [0] of dispatch, [1] of combine. States with the same id
+                          share the counter; 0: not shared. With the same numbers[0] they also share EpArgs.counters */
 } PackState;
 
 typedef struct PackRegion {
   uint64_t bytes;
   uint8_t fill;
-  uint8_t halves; /* for regions that share memory (see area). 1: their middles have the same address; 0: their first
-                     bytes do */
+  uint8_t halves; /* 1: calls alternate between the halves, and regions that share memory have the same middle; 0: they
+                     have the same start */
   uint16_t area;  /* regions share memory if their areas are equal and not 0 */
   uint32_t name;
 } PackRegion;

@@ -39,9 +39,9 @@ static const uint64_t EP_MOST_FLIGHT_NS = 5000; /* largest value of flight_ns */
  * leave at the same time.
  *
  * If a.stamp is not 0, the kernel measures the flight. It makes a.stamp more alignments and takes their mean time.
- * flight_ns keeps the smallest mean since set-up. With two ranks, the later one does not wait and sends its flag of the
- * next alignment at once. So the other rank does not wait in the next alignment. The ranks wait in turn, and a.stamp
- * must be even: with an odd number, one rank would wait once more than the other, and their means would differ. */
+ * flight_ns keeps the smallest mean since set-up. Two ranks wait in turn: the rank that comes later does not wait, and
+ * sends its flag of the next alignment at once, so there the other rank does not wait. Therefore a.stamp must be even.
+ * With an odd number, one rank would wait once more than the other, and their means would differ. */
 EP_ENTRY(32, 1) ep_align(const __grid_constant__ EpArgs a) {
   if (ep_gave_up(a)) return;
   EpControl *mine = a.control[a.rank];

@@ -1,6 +1,6 @@
-/* By start words, ranks tell each other which combine call they have begun. Word r on a rank holds the number of the
- * last call that rank r has begun. ep_started(a, owner) returns the address of the words on rank `owner`. The layout
- * file of each kernel family defines it. */
+/* Start words tell which combine call each rank has begun: word r on a rank holds the number of the last call that rank
+ * r has begun. ep_started(a, owner) returns the address of the words on rank `owner`. The layout file of each kernel
+ * family defines ep_started. */
 #pragma once
 
 #include "common/check.cuh"

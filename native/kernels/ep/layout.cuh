@@ -45,7 +45,7 @@ enum EpRegion {
   EP_D_RANK,  /* dedup [2, R] u64: [0, r] messages from rank r; [1, r] the call number once all have arrived */
   EP_D_ROWS,  /* dedup [R, T, K] i32 row of each selection, -1 if elsewhere */
   EP_C_RECV,  /* direct [T, K, row]; dedup [T, R, row] */
-  EP_C_COUNT, /* [L, R] u64 rows of (sender's local expert, sender) */
+  EP_C_COUNT, /* [L, R] u64: [e, r] rows that local expert e of rank r sends back */
   EP_C_RANK,  /* dedup [R] u64 call number once a sender's rows have arrived */
 };
 

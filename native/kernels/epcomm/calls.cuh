@@ -41,10 +41,10 @@ EP_ENTRY(1024, 1) ep_narrow_ids(const __grid_constant__ EpIdsArgs a) {
 
 #ifdef EP_SURVIVORS
 /* Lets the ranks of a set wait for each other, although other ranks are gone. It is one block, and each of its threads
- * talks with one rank of the set. In stage 1 the thread writes a.token, which identifies this rank's attempt to meet,
- * to that rank, and answers that rank's token. It waits for the answer to a.token. Each attempt has a new token, so
- * answers to earlier attempts do not count. In stage 2 the thread writes its answer again, marked with stage 2, and
- * waits for an answer of stage 2. */
+ * talks with one rank of the set, the peer. A token identifies a rank's attempt to meet. Each attempt has a new token,
+ * so answers to earlier attempts do not count. In stage 1 the thread writes a.token (hello), answers the peer's token,
+ * and waits for the peer's answer. In stage 2 it answers again, marked with stage 2, and waits for such an answer,
+ * which shows that the peer has passed stage 1 with all ranks. */
 EP_ENTRY(32, 1) ep_meet(const __grid_constant__ EpMeetArgs a) {
   const int32_t peer = static_cast<int32_t>(threadIdx.x);
   if (peer >= EP_MAX_RANKS || peer == a.rank || !(a.set >> peer & 1u)) return;

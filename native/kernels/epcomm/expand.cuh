@@ -35,7 +35,7 @@ EP_DEVICE int32_t expand_id(const EpPlacesArgs &a, int64_t i) {
   return id >= 0 && id < a.experts ? static_cast<int32_t>(id) : -1;
 }
 
-/* Counts the rows of each expert. Sets s.next[e] to the row of expert e's first selection from index `first` on. */
+/* Counts the rows of each expert. Sets s.next[e] to expert e's first row after those of selections before `first`. */
 EP_DEVICE void expand_count(const EpPlacesArgs &a, int64_t all, int64_t first, ExpandCounts &s) {
   const uint32_t experts = static_cast<uint32_t>(a.experts), align = static_cast<uint32_t>(a.align);
   for (uint32_t e = threadIdx.x; e < experts; e += blockDim.x) s.all[e] = s.next[e] = 0;

@@ -16,8 +16,8 @@
  * writes words of call 8 before all ranks have read the words of call 6:
  * - Counts: every rank reads the counts of call 6 before it sends its counts of call 7. A rank sends its counts of
  *   call 8 only after it has received the counts of call 7 from all ranks.
- * - Weights: every rank reads the weights of call 6 before it begins the combine of call 7. A rank returns weights of
- *   call 8 only after the combine of call 8, which waits until all ranks have begun the combine of call 7. */
+ * - Weights: a rank that has begun the combine of call 7 has read the weights of call 6. The combine of call 8 waits
+ *   until all ranks have begun the combine of call 7. A rank returns weights of call 8 after this combine. */
 #pragma once
 
 #include "common/check.cuh"

@@ -66,8 +66,8 @@ EP_DEVICE void fin_count_before(const EpArgs &a, const EpCall &c, FinShared &s) 
 }
 
 /* Sends every rank the number of this rank's tokens. A rank that has received this word may write to this rank's
- * output: the store has release order and comes after this rank's reads of the output of earlier calls. The last
- * sending block calls it before it sends counts, because a release takes long. */
+ * output: the store has release order and comes after this rank's reads of the output of earlier calls. A release takes
+ * long, so the last sending block starts it early, before it counts. */
 EP_DEVICE void fin_signal_tokens(const EpArgs &a, const EpCall &c) {
   if (threadIdx.x >= EP_RANKS) return;
   uint64_t *word = fin_counts(a, static_cast<int>(threadIdx.x), c.number, a.rank) + EP_EXPERTS;

@@ -1,6 +1,6 @@
-/* dispatch_final_home differs from dispatch_final on the sender's own rank. In dispatch_final, a sender may store only
- * one row of a token there, and a receiver copies it to the token's other rows. Here the sender stores all these rows
- * itself. Receivers copy only rows of other ranks' tokens.
+/* dispatch_final_home differs from dispatch_final on the sender's own rank. With algo=dedup, dispatch_final stores one
+ * row of a token there, and a receiver copies it to the token's other rows. In dispatch_final_home the sender stores
+ * all these rows. Receivers copy only rows of other ranks' tokens.
  *
  * EP_TEAM: number of warps that send one token together. */
 #define EP_DIRECT 0
@@ -184,7 +184,7 @@ EP_DEVICE bool fin_wait_team(const EpArgs &a, const EpCall &c, FinHomeShared &h,
   EpSpin spin;
   for (;;) {
     uint32_t behind = __ballot_sync(EP_FULL_WARP, ld_acquire_cta(sent) < tokens);
-    __syncwarp(); /* then what one lane acquired also comes before the other lanes' stores */
+    __syncwarp(); /* orders what any lane acquired before later stores of all lanes */
     if (behind == 0) return true;
     if (!ep_again_warp(spin, a, {EP_PHASE_DISPATCH_WAIT, -1, a.rank}, tokens, behind)) return false;
   }

@@ -1,4 +1,4 @@
-/* The memory of a combine_ll that follows a dispatch of the final kernels. It is the memory of final/layout.cuh and one
+/* The memory of combine_ll after dispatch_final or dispatch_final_home. It is the memory of final/layout.cuh and one
  * more region. combine_ll uses functions of ll/layout.cuh. This file defines functions of the same names for this
  * memory. */
 #pragma once

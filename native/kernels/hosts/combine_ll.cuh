@@ -42,9 +42,10 @@ static __device__ bool lh_begin(const EpArgs &a, const LlCall &c) {
   return true;
 }
 
-/* lh_far_unit and lh_near_unit return unit number `unit`. It sends rows back to rank `source`: the rows of message
- * number `token` that came from `source` in dispatch. A unit for another host has whole rows. A unit inside the host
- * has chunk number `chunk` of each row. Consecutive units go to different ranks. */
+/* lh_far_unit and lh_near_unit return unit number `unit`, which sends the rows of one message back. In the LlReturn,
+ * `source` is the rank that sent the message in dispatch, and `token` is the message's number. A unit for another host
+ * has whole rows. A unit inside the host has chunk number `chunk` of each row. Consecutive units go to different
+ * ranks. */
 EP_DEVICE LlReturn lh_far_unit(const EpArgs &a, uint32_t unit) {
   const uint32_t ranks = LH_FAR_RANKS > 0 ? LH_FAR_RANKS : 1, place = static_cast<uint32_t>(a.rank % EP_PER_NODE);
   const uint32_t next_host = static_cast<uint32_t>((ep_node_of(a.rank) + 1) * EP_PER_NODE);

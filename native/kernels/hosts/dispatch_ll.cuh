@@ -9,7 +9,7 @@ static const uint32_t LH_PARTS = (EP_VECTORS + 32 * LH_PART - 1) / (32 * LH_PART
 struct LhArrived {
   uint32_t rows[EP_RANKS][EP_LOCAL_EXPERTS];
   uint32_t messages[EP_RANKS];
-  uint32_t relayed[EP_RANKS]; /* by source: its messages that the rank with the source's place forwards on this host */
+  uint32_t relayed[EP_RANKS]; /* by source: its messages that a rank of this host forwards */
 };
 
 EP_DEVICE uint32_t *lh_arrived(LhArrived &s, uint32_t source, uint32_t word) {
@@ -114,8 +114,8 @@ EP_DEVICE void lh_copy_part(const EpArgs &a, const LlCall &c, const LhArrived &s
 
 static const uint32_t LH_FAR_HOSTS = EP_NODES > 1 ? EP_NODES - 1 : 1;
 
-/* Returns the rank of another host that has this rank's place (number on its host). `n` is 0 for the next host. Host 0
- * follows the last host. */
+/* Returns the rank that has the same number on another host as this rank has on its host. `n` is 0 for the next host.
+ * Host 0 follows the last host. */
 EP_DEVICE uint32_t lh_behind(const EpArgs &a, uint32_t n) {
   return static_cast<uint32_t>(ep_rail(a, (ep_node_of(a.rank) + 1 + static_cast<int32_t>(n)) % EP_NODES));
 }

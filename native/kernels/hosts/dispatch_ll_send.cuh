@@ -73,8 +73,8 @@ static __device__ void lh_announce(const EpArgs &a, const LlCall &c) {
   }
 }
 
-/* Where lane k sends a token, and the header word of top-k position k. A lane sends for all positions with the same
- * receiver if position k is the first of them. Lane EP_TOPK: only the header's last word. */
+/* Where lane k sends a token, and the header word of top-k position k. If several positions have the same receiver,
+ * only the lane of the first one sends. Lane EP_TOPK: only the header's last word. */
 struct LhTarget {
   int32_t rank;     /* receiver of a message, or -1 */
   uint32_t message; /* the message's number */

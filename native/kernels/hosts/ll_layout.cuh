@@ -14,8 +14,8 @@
  *
  * Calls of both routes may follow each other on the same memory. A receiver may poll the data words of a slot only if
  * they are all ones between calls. Nobody writes all ones back to the slots that puts fill (those of far sources in
- * LH_SLOTS). So receivers never poll their data, and forwarding ranks store to LH_FORWARDED instead. A call clears the
- * headers of the previous call, whatever the route of that call was.
+ * LH_SLOTS). So receivers never poll these slots, and forwarded messages, which are polled, go to LH_FORWARDED. A call
+ * clears the headers of the previous call, whatever the route of that call was.
  *
  * Calls need no barrier, for the reason in ll/layout.cuh: no rank is more than one call ahead of another, and
  * consecutive calls use different sets of the memory. Puts of consecutive calls also set different words. Otherwise, as
@@ -25,8 +25,8 @@
  * - A sender in call 8 has ended call 7, so its forwarders have ended call 6. The slots and staged tokens of call 6 are
  *   free for call 8.
  * - A forwarder in call 8 has ended call 7, so its receivers have ended call 6. In call 6 they emptied the slots of
- *   call 6 and cleared the headers of call 5. With two sets of slots and three of headers, call 8 uses these slots and
- *   headers again. */
+ *   call 6 and cleared the headers of call 5. Call 8 uses the same slots as call 6 (of two sets) and the same headers
+ *   as call 5 (of three sets). */
 #pragma once
 
 /* Sizes, calls and sentinels are those of ll/layout.cuh; regions differ. */
@@ -46,7 +46,8 @@ enum LhRegion {
   LH_COUNT_FLAG,  /* [3][R source] u64: call whose counts have arrived from a far rank. Zeroed */
   LH_COUNT_SEND,  /* [3][R][LH_COUNT_WORDS] u64: counts for far ranks; own */
   LH_HEADERS,     /* [3][R source][T][LH_HEAD] u64: headers that are polled. All ones */
-  LH_SLOTS,       /* [2][R source][T][LH_MESSAGE]: near source: elements, scales, all ones between calls; far: a put */
+  LH_SLOTS,       /* [2][R source][T][LH_MESSAGE]. From a near source: elements and scales, all ones between calls. From
+                     a far source: messages that were put */
   LH_FLAG,        /* [2][R source][T] u64: call whose put has arrived from a far rank. Zeroed */
   LH_SEND,        /* [2][T][LH_MESSAGE]: tokens for far ranks; own */
   LH_ROUTE,       /* [R source][T message][LH_HEAD] u64: weight << 32 | row or LL_NOWHERE, then the token; own */
@@ -57,12 +58,12 @@ enum LhRegion {
   LH_FORWARDED,   /* [2][R source][T][LL_SLOT_BYTES]: forwarded elements and scales. All ones between calls */
 };
 
-/* Number of words of a header. It has one word for each top-k position, and last the token's number. The upper half of
+/* Number of words of a header: one word for each top-k position, and last the token's number. The upper half of
  * a position's word is the weight. The lower half is LL_NOWHERE if the position is masked. Otherwise it has the expert
  * from bit 20 on and, below, the row's position among this source's rows for the expert. */
 static const uint32_t LH_HEAD = EP_TOPK + 1;
 static const uint32_t LH_HEAD_AT = LL_SLOT_BYTES;
-/* In a relayed message: for each position the message's number at its rank, u32. */
+/* Offset in a relayed message: by top-k position, u32 number of the message forwarded to its expert's rank. */
 static const uint32_t LH_NUMBERS_AT = LH_HEAD_AT + ep_up(8 * LH_HEAD, 16);
 static const uint32_t LH_MESSAGE = LH_NUMBERS_AT + ep_up(4 * EP_TOPK, 16);
 static const uint32_t LH_PUT = EP_ROUTE == EP_ROUTE_RAIL ? LH_MESSAGE : LH_NUMBERS_AT;

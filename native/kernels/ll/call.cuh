@@ -14,7 +14,7 @@ static const uint32_t LL_PLACE_BITS = 20;
 
 static const uint32_t LL_WARP_BYTES = 512;
 
-/* LL_PEERS is true if combine_ll sends no sums for this rank's own tokens. */
+/* LL_PEERS is true if combine_ll sends only to other ranks, not to this rank itself. */
 #ifdef EP_PARTIAL
 static const bool LL_PEERS = true;
 #else

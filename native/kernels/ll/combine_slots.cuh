@@ -1,6 +1,6 @@
-/* Functions of combine_ll for own=slot: a rank writes rows of its own tokens to slots too. With EP_DIRECT 0 each rank
- * sums its experts' rows of a token in f32 and sends the sum as one BF16 row. With EP_DIRECT 1 it sends every row, and
- * the token's rank sums the rows in top-k order. */
+/* Functions of combine_ll with own=slot: rows of a rank's own tokens go through slots, as rows of other ranks' tokens
+ * do. With EP_DIRECT 0 each rank sums its experts' rows of a token in f32 and sends the sum as one BF16 row. With
+ * EP_DIRECT 1 it sends every row, and the token's rank sums the rows in top-k order. */
 #pragma once
 
 static const uint32_t LL_TERMS = EP_DIRECT ? EP_TOPK : EP_RANKS; /* vectors of one sum */
@@ -9,7 +9,7 @@ static const uint32_t LL_BATCH = LL_TERMS < 8 ? LL_TERMS : 8;    /* vectors that
  * block of more than 512 threads a thread has registers for only two rows. */
 static const uint32_t LL_ROWS = LL_STEP > 1 ? 1 : EP_THREADS > 512 || EP_RANKS > 2 ? 2 : 4;
 
-/* One chunk of up to LL_ROWS rows of y. A lane holds some vectors of each. ll_load_rows loads the rows of the top-k
+/* One chunk of up to LL_ROWS rows of y. A lane holds some vectors of each row. ll_load_rows loads the rows of the top-k
  * positions in `left`. If `left` has fewer than LL_ROWS positions, it loads the first row again, because a branch
  * between the loads would delay them. */
 struct LlRows {

@@ -9,8 +9,8 @@
  * - A rank ends call n only when its last block has received the token counts of all ranks for call n. A rank sends its
  *   count for call n after its call n - 1 has ended. So while one rank is in call n, every rank is in call n - 1, n or
  *   n + 1.
- * - Headers: in call n the receiver reads set n % 3 and clears set (n - 1) % 3. A fast rank in call n + 1 writes the
- *   set that the receiver cleared in its call n - 1, because (n + 1) % 3 = (n - 2) % 3.
+ * - Headers: in call n the receiver reads set n % 3 and clears set (n - 1) % 3. A fast rank in call n + 1 writes set
+ *   (n + 1) % 3. This was the set of call n - 2, which the receiver cleared in call n - 1.
  * - Counts: each contains the number of its call. Call n reads the counts of call n - 1 to know how many headers it
  *   must clear. dispatch_ll clears headers in the same way, so calls of the two kernels may follow each other on the
  *   same memory.

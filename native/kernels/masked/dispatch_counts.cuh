@@ -7,7 +7,7 @@
 struct MaskedShared {
   RankTile tile;
   MaskedPlaces places;
-  uint32_t base[EP_RANKS][EP_LOCAL_EXPERTS]; /* rows received; after masked_index the first of these rows */
+  uint32_t base[EP_RANKS][EP_LOCAL_EXPERTS]; /* number of rows; masked_index replaces it by the first row */
   uint32_t messages[EP_RANKS];
   uint32_t failed;
 };

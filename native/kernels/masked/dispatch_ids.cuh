@@ -11,8 +11,8 @@
 
 static const uint32_t LL_COUNT_WORDS = 1;
 
-/* Returns where the count words of a source would begin. Only the last of them exists: word EP_LOCAL_EXPERTS, the
- * number of tokens. */
+/* Returns an address p such that p[EP_LOCAL_EXPERTS] is a source's number of tokens. Layout masked has no other count
+ * words. */
 EP_DEVICE uint64_t *ll_counts(const EpArgs &a, int owner, uint32_t call, int source) {
   return masked_tokens(a, owner, call, source) - EP_LOCAL_EXPERTS;
 }

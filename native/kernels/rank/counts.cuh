@@ -13,8 +13,8 @@ struct RankHomeShared {
 };
 
 /* Tells every rank that this rank has begun the call. With EP_PACKED the function does nothing, because the counts say
- * this too. Without EP_PACKED, it stores the signal in a word of the other rank that is otherwise unused: the one for
- * the number of rows that this rank sends to itself. */
+ * this too. Without EP_PACKED, a rank is told only how many rows it gets. In its RANK_COUNTS, the word for the rows
+ * that this rank sends to itself is free, and takes the signal. */
 EP_DEVICE void rank_home_begin(const EpArgs &a, const EpCall &c) {
   if (EP_PACKED || c.block != 0 || threadIdx.x >= EP_RANKS || threadIdx.x == static_cast<uint32_t>(a.rank)) return;
   int to = static_cast<int>(threadIdx.x);

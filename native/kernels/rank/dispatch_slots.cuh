@@ -133,8 +133,8 @@ struct RankPart {
 };
 
 /* Returns whether this warp must receive a message that it polled before it knew the source's count `rows`. The warp
- * took its turn (see rank/layout.cuh) for the message's place. Both are equal if each block of the source sends at most
- * one message, so `rows` is at most c.senders. Otherwise the slot may belong to another warp. */
+ * used the message's turn (a number, see rank/layout.cuh) as its place. Turn and place are equal if each block of the
+ * source sends at most one message: `rows` is at most c.senders. Otherwise the slot may belong to another warp. */
 EP_DEVICE bool rank_early_is_ours(const EpCall &c, const RankPart &p, uint32_t rows) { return p.place < rows && rows <= c.senders; }
 
 /* Polls a unit until it has arrived. The message's head arrives with unit 0. With `early` the function also polls the

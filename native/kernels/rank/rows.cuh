@@ -1,4 +1,4 @@
-/* Functions for all dispatches of layout rank.
+/* Functions that all dispatches of the layout named rank use.
  *
  *   EP_UNIT_BYTES  message bytes that a warp moves at a time (a unit)
  *   EP_RAW         see common/message.cuh */

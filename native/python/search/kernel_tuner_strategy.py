@@ -61,8 +61,8 @@ def configs_of(path):
 
 
 def flat(configs):
-    """Returns configs of all kernels with the same parameters, one of which is the kernel. If a config lacks a
-    parameter, its value is the first one found in any config."""
+    """Returns the configs as dicts with the same keys: "kernel" and the parameters of all kernels. A parameter that a
+    config lacks gets the first value found in any config."""
     first = {"kernel": None}
     for _, values in configs:
         for name, value in values.items():

@@ -59,8 +59,8 @@ static uint64_t capture_of(const Driver &d, void *stream) {
   return status != 0 ? number : 0;
 }
 
-/* After a change of stream, each of this many calls records an event. If the stream then changes again, the next call
- * waits for the last event. Later calls record no events, because an event delays the next kernel. */
+/* How many calls after a change of stream record an event. If the stream then changes again, the next call waits for
+ * the last event. Later calls record no events, because an event delays the next kernel. */
 constexpr int32_t EVENTS_AFTER_CHANGE = 32;
 
 Turn::Turn(Link &l, int64_t handle, int64_t key) : stream(reinterpret_cast<void *>(handle)), capture(0), link_(l) {

@@ -101,10 +101,10 @@ class GPUBeside(Library):
                 for _ in range(rounds)]
 
     def captured(self, run, read, plan, taken):
-        """Captures the CUDA graph of a round. Returns a function that launches the graph, a function that reads the
-        times, and a list of objects that must live as long as the graph. Before the capture, the function runs all
-        steps of the plan once, because they make data that the graph reads. After the capture it launches the graph
-        once, because the first launch uploads the graph and takes longer."""
+        """Captures the CUDA graph of a round. First it runs all steps of the plan once, because they make data that
+        the graph reads. After the capture it launches the graph once, because the first launch uploads the graph and
+        takes longer. Returns a function that launches the graph, a function that reads the times, and a list of
+        objects that must live as long as the graph."""
         products = [p for p in (plan.beside.product, plan.beside.attention) if p]
         for product in products:
             self.warm(product, taken)

@@ -26,8 +26,8 @@ class GPUSession(Session):
         return reply
 
     def mislead(self, config):
-        """Makes calls with different tokens. They overwrite rows of earlier calls, which would be correct for the
-        tokens of the verification."""
+        """Makes calls with other tokens than the verification. These calls overwrite rows that earlier calls left
+        with the right tokens, and that could hide an error."""
         with self.library.decoy():
             for _ in range(BUFFERS):
                 for _, step in self.steps(config):

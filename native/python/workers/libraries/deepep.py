@@ -179,9 +179,8 @@ class Library(GPULibrary):
         return lambda: send(True), lambda: self.receive()
 
     def taken(self, half):
-        """Returns the number of SMs that an op takes. A low-latency kernel has one warp group for each expert. The
-        number of groups on an SM is the smallest with which all groups fit the GPU. With this number the kernel may
-        need fewer SMs than the GPU has."""
+        """Returns the number of SMs that an op takes. A low-latency kernel has one warp group for each expert. It
+        puts ceil(experts / SMs of the GPU) groups on an SM, and may then need fewer SMs than the GPU has."""
         if self.low_latency:
             return -(-self.experts_all // -(-self.experts_all // self.multiprocessors()))
         return half.values.get("sms", 0)

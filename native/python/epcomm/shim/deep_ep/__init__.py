@@ -1,4 +1,4 @@
-"""Replaces DeepEP's package deep_ep by epcomm.deepep, with the modules of DeepEP V1.
+"""Replaces DeepEP's package deep_ep by epcomm.deepep. Folder v1 holds deep_ep.utils, a module of DeepEP V1.
 
 Three variables help to run DeepEP's own tests. DEEPEP_SOURCE names a checkout of DeepEP, and deep_ep.utils is then
 the module of this checkout. DEEPEP_TEST_SEED changes each seed that a test sets. With DEEPEP_TEST_NAMES=1, epcomm's

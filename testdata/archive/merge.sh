@@ -63,6 +63,8 @@ merge h100x2.json $g/deepseek-v3 $g/kimi-k2 $g/qwen3-235b-a22b $g/qwen3-30b-a3b 
 	"$here/h100x2-2026-11-26-aligned-receipt.json" "$here/h100x2-2026-11-26-evening-receipt.json" \
 	"$here/h100x2-2026-11-26-night-receipt.json" "$here/h100x2-2026-11-27-receipt.json" "$here/h100x2-2026-11-27-late-receipt.json" -o next.json --format csv > /dev/null
 mv next.json h100x2.json
+"$epbench" table widen h200x2.json "$here/h200x2-2026-11-28-receipt.json" -o next.json --format csv > /dev/null
+mv next.json h200x2.json
 fallback h200x4.json
 fallback h200x2.json
 fallback h100x2.json

@@ -45,7 +45,7 @@ type Case struct {
 	Routing    string
 	Seed       uint64
 	Iterations int // calls between two verifications
-	Words      int // largest number of combinations of the parameters whose values are not numbers
+	Words      int // largest number of combinations of values that are words, not numbers
 	Configs    int // largest number of configs of a kernel, 0 for no limit
 }
 

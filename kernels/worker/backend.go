@@ -48,7 +48,7 @@ type Backend struct {
 	kernels     []kernels.Kernel
 	quarantined map[string]*kernels.Failure // by quarantineKey
 	restarts    int
-	losses      []string // how the worker ended, for each end for which no candidate is to blame
+	losses      []string // how the worker ended, each time that no config caused it
 }
 
 // Known returns this program's own declarations of a worker's kernels, or nil if there are none. After an error, Open

@@ -94,8 +94,8 @@ func (e *end) named() *Trouble {
 	return &t
 }
 
-// fail stores a rank's failure. The first one ends the group after the time `after`, unless rank 0 answers its request
-// before.
+// fail stores a rank's failure. The first failure starts a timer that ends the group after the time `after`, unless
+// rank 0 answers the request in that time.
 func (g *group) fail(m *member, t Trouble, after time.Duration) {
 	g.mu.Lock()
 	defer g.mu.Unlock()

@@ -22,8 +22,8 @@ const (
 	addressEnv = "EPBENCH_ADDRESS"
 	tokenEnv   = "EPBENCH_TOKEN"
 
-	// launchEnv marks the processes of a command. Without it, EPBENCH_TOKEN marks them. A token that the user chose
-	// cannot be the mark, because processes of other commands may have it too.
+	// launchEnv marks the processes of a command if the user chose EPBENCH_TOKEN, because processes of other commands
+	// may have this token too. Otherwise EPBENCH_TOKEN is random and marks them.
 	launchEnv = "EPBENCH_LAUNCH"
 )
 

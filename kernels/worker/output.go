@@ -32,8 +32,8 @@ func (o *outputPipes) pipe() (r, w *os.File, err error) {
 	return r, w, err
 }
 
-// to makes a pipe and returns the command's end. It copies what the command prints to `writer`. If `writer` has a
-// method Close, this method is called after the last byte.
+// to makes a pipe to `writer` and returns the end for the command. If `writer` has a method Close, it is called after
+// the last byte.
 func (o *outputPipes) to(writer io.Writer) (*os.File, error) {
 	r, w, err := o.pipe()
 	if err != nil {

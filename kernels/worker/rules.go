@@ -82,7 +82,7 @@ func (d KernelDecl) checkWords() error {
 	return nil
 }
 
-// checkPair returns a check that the combine d accepts a dispatch kernel. It returns nil if d accepts all of them.
+// checkPair returns a check that refuses dispatch kernels outside d.Accepts. It returns nil if d accepts all of them.
 func (d KernelDecl) checkPair() func(dispatch, combine ep.Config) error {
 	if len(d.Accepts) == 0 {
 		return nil

@@ -70,7 +70,7 @@ func (w Work) Pair(dispatch Work) Work {
 
 // InLayout returns the work of a kernel in layout l.
 func (w Work) InLayout(l Layout) Work {
-	// In older runs, l is LayoutExpert whatever the layout was, so w.Layout is right.
+	// Older runs store LayoutExpert for every layout. Then only w.Layout is right.
 	if w.Layout == "" || l == LayoutExpert {
 		return w
 	}

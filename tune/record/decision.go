@@ -161,8 +161,8 @@ type Search struct {
 	Pace Pace `json:"pace,omitzero"`
 
 	// SiblingDType is set for a combine if an earlier search differed only in the dtype of the dispatch. It is the
-	// dtype of that search. A combine sends BF16 after any dispatch, so this search measured only Starts and the
-	// default.
+	// dtype of that search. A combine sends BF16 after any dispatch, so the earlier search holds the answer already:
+	// this one measured only Starts and the default.
 	SiblingDType ep.DType `json:"as,omitempty"`
 
 	// Starts lists the configs that the search always measures.

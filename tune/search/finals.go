@@ -29,7 +29,7 @@ type Finalist struct {
 // roundSet holds the samples of a point in consecutive rounds of one session.
 type roundSet struct {
 	session int
-	crowded bool // neighbours were measured in these rounds too, see confirm
+	crowded bool // other finalists (neighbours) were measured in these rounds too, see confirm
 	rounds  []int
 	logs    []float64 // logarithms of the samples
 }
@@ -145,7 +145,8 @@ func (s *State) confirm(ctx context.Context, stage record.Stage, points, neighbo
 	f := NewState(s.Space, s.eval, Budget{}, s.Default, points, s.Rand)
 	defer func() { s.spent += f.spent }()
 	n, each := min(rule.MinRounds, rule.MaxRounds), 1+len(points)+len(neighbours)/2
-	// The gain of the default over itself is always 1, so no gain can end the confirmation early.
+	// The loop ends early if the gain clearly differs from 1. The default's gain over itself never does, so all rounds
+	// run at once.
 	if points[0] == s.Default {
 		n = max(n, min(rule.MaxRounds, s.samplesInTime(s)/each))
 	}

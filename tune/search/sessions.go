@@ -52,9 +52,9 @@ func mergePoint(sessions [][]Finalist, point int) (out Finalist, ok bool) {
 }
 
 // Claim returns a finalist's gain over the default, and warnings. `earlier` is the gain in the rounds that chose the
-// finalist. If the gain differs from `earlier`, Claim widens the interval to cover both gains. Neighbours (further
-// finalists) ran in half of the rounds. If the gain in these rounds differs from the gain in the others, Claim widens
-// the interval to cover these two gains.
+// finalist. If the gain differs from `earlier`, Claim widens the interval to cover both gains. In half of the rounds,
+// other finalists ran too, which can change the gain. If the gains of the two halves differ, Claim widens the interval
+// to cover both.
 func (f Finalist) Claim(dflt Finalist, earlier stat.Estimate) (gain stat.Estimate, warnings []string) {
 	gain = f.Gain(dflt)
 	if f.Point == dflt.Point {

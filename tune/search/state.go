@@ -44,7 +44,8 @@ type State struct {
 	Default  int
 	Required []int // points that are always measured, including the default
 
-	// Band is the relative difference up to which two times count as equal. If it is 0, screenRounds ignores noise.
+	// Band is the relative difference up to which two times count as equal. If it is 0, new points get ScreenRounds
+	// rounds, however noisy they are.
 	Band float64
 
 	AARounds int // rounds of the A/A test (the default against itself) before the search; 0: no test
@@ -55,7 +56,7 @@ type State struct {
 	obs     []stat.Obs   // all samples
 	itemOf  map[int]int  // [point] index in points
 	points  []int        // [item] point
-	crowded map[int]bool // [round] whether neighbours (further finalists) were measured too, see confirm
+	crowded map[int]bool // [round] whether other finalists were measured too, see confirm
 	failed  map[int]bool
 	effect  []float64     // [item] logarithm of the time; nil if outdated
 	rivals  int           // result of maybeFastest; 0 if outdated
@@ -210,8 +211,8 @@ const (
 // reservedTime computes with these numbers of samples.
 const (
 	reservedFinalists = 24 // largest number of points in the finals
-	reservedRounds    = 25 // mean rounds of a finalist; most finalists drop out early
-	reservedMore      = 10 // mean rounds of each finalist in excess of the quota, see finalists
+	reservedRounds    = 25 // mean rounds of a finalist in the quota (see finalists); most of them drop out early
+	reservedMore      = 10 // mean rounds of a finalist beyond the quota
 	reservedConfirm   = 50 // samples of the confirmation
 )
 

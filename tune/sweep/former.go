@@ -31,9 +31,8 @@ func (o *Options) renamed(all []kernels.Kernel) *Options {
 	return &out
 }
 
-// namedValues returns the values of the parameter q that the kernels in `names` allow, or nil. A name can be that of a
-// kernel of an earlier build. If the configs of this kernel are now configs of kernel k with one value of q, the name
-// allows only this value. The name of k allows all values.
+// namedValues returns the values of the parameter q that the kernels in `names` allow, or nil. The name of k allows all
+// values. The name of a kernel that is now k with a fixed value of q allows only this value.
 func namedValues(k kernels.Kernel, q kernels.Param, names []string) (out spacefile.Values) {
 	every := false
 	for _, name := range names {

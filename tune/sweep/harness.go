@@ -114,7 +114,7 @@ func (l *harness) measureAA(ctx context.Context, r *measure.Runner, limit time.D
 	return aa, err
 }
 
-// hostBound returns a function that gets the default's time in seconds. If an empty kernel takes hardly less time, the
+// hostBound returns a function of the default's time in seconds. If an empty kernel takes hardly less time, the
 // function returns a text that says that launch parameters cannot matter. Otherwise it returns "".
 func (l *harness) hostBound(r *measure.Runner) func(seconds float64) string {
 	return func(seconds float64) string {

@@ -92,8 +92,8 @@ func between(costs [2]probedCost, ends [2]PlannedSearch, tokens int) probedCost 
 // probeConfigs says how often each round of the probe measures the default.
 const probeConfigs = 2
 
-// A probe runs leastProbeRounds rounds. If they take at most probeSeconds, the probe runs mostProbeRounds more rounds.
-// It then uses only the time of the second rounds.
+// A probe runs leastProbeRounds rounds. If they take at most probeSeconds, it runs mostProbeRounds more rounds, and
+// uses only the time of these further rounds.
 const (
 	leastProbeRounds = 2
 	mostProbeRounds  = 5

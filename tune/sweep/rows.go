@@ -44,8 +44,8 @@ type rowChoice struct {
 type tokenRange struct {
 	picks  []rowChoice
 	lo, hi int
-	// joined says that no gap is before this range: the searched token count before lo is the hi of another range. A gap
-	// arises at a token count without usable searches.
+	// joined is true if another range ends at the next smaller searched token count. It is false if that token count
+	// has no usable searches.
 	joined bool
 }
 

@@ -25,9 +25,9 @@ func ABIOver(nodes int) ep.ABI {
 	return ABI()
 }
 
-// abiOf returns a word for each kernel: its revision and its source hash. It also returns a word for each kernel of
-// earlier builds whose configs are now configs of another kernel (Formerly). This word has no hash, so that rows from
-// every build of the earlier kernel are accepted.
+// abiOf returns a word for each kernel: its revision and its source hash. It also returns a word for each former kernel
+// (Formerly): earlier builds had it, and another kernel now runs its configs. The word of a former kernel has no hash,
+// so that rows from all its builds are accepted.
 func abiOf(all []Declaration) ep.ABI {
 	words := map[string]string{}
 	for _, f := range all {

@@ -85,7 +85,7 @@ func settingOf(m ep.Machine, p ep.Problem) setting {
 		"dispatch": Bit(p.Op == ep.Dispatch), "marks-fit": Bit(markBytes(p) <= marksShared),
 		"long": Bit(p.Tokens > 256), // in shorter calls, all warps first send and then receive
 		// A limited call may use only about half of a GPU's SMs. Calls of up to 16 tokens do not count as limited,
-		// because they need no other values then.
+		// because the same values suit them on few and on many SMs.
 		"limited": Bit(sms <= 64 && p.Tokens > 16),
 	}
 }

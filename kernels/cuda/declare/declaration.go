@@ -87,9 +87,9 @@ type State struct {
 	// dispatch of the smaller state can run in this memory too.
 	extends string
 
-	// anyDType is true if consecutive calls may have different dtypes. Some regions have a size that depends on the
-	// dtype. Consecutive calls must then use different halves of such a region (Region.Halves), or the region must hold
-	// only data of a single call.
+	// anyDType is true if consecutive calls may have different dtypes. A region whose size depends on the dtype must
+	// then not mix the data of two calls. Consecutive calls must use different halves of it (Region.Halves), or no call
+	// may leave data in it for the next.
 	anyDType bool
 
 	ordered bool // a dispatch always gives its rows the same order

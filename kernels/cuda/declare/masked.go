@@ -69,8 +69,8 @@ var registersMasked = rules{
 }
 
 // combineRulesMasked gives values with own=registers to calls of many tokens. For 4,096 FP8 tokens of DeepSeek-V3 on 2
-// H100, the combine then took 384 us instead of 672 us. Do not lower 128: tuned tables have rows for up to 128 tokens
-// whose gains are over a default with own=slot.
+// H100, the combine then took 384 us instead of 672 us. Do not lower 128: up to there, the gains in tuned tables are
+// gains over the default with own=slot.
 var combineRulesMasked = slices.Concat(slotRulesMasked, registersMasked.when("ranks>1 tokens>128 !reduced"), registersMasked.when("ranks>1 long"))
 
 // regionsMasked lists the regions of the enum RankRegion in rank/layout.cuh, then those of MaskedRegion in

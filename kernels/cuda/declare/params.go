@@ -31,7 +31,7 @@ var allParams = map[string]kernels.Param{
 	"algo/sum":      rounding(compile("", "direct: every row is sent, and rows are added in top-k order; dedup: each rank sends one BF16 partial sum for each token", "*direct", "dedup")),
 	"algo/final":    design(compile("", "dedup: one message for each distinct rank of a token; direct: one message for each expert; home: as dedup, but rows on the sender's own rank are stored by the sender", "*dedup", "direct", "home")),
 	"count":         design(added(compile("", "which rank counts the rows of each expert. sender: it counts them before it sends them; receiver: each of its blocks counts the ids that arrive", "*sender", "receiver"))),
-	"own":           design(added(compile("", "what a rank does with the rows of its experts. slot: it writes rows of its own tokens to a slot, like rows from other ranks; registers: it sums the rows of each token in registers, and sends the sum of another rank's token in f32 (algo=direct) or bf16 (algo=dedup)", "*slot", "registers"))),
+	"own":           design(added(compile("", "what a rank does with the rows of its experts. slot: rows of its own tokens go to a slot, like the rows that arrive; registers: it sums the rows of each token in registers, and sends other ranks the sums of their tokens, in f32 with algo=direct, in bf16 with algo=dedup", "*slot", "registers"))),
 	"after":         design(added(compile("", "which dispatch the combine follows: dispatch_ll (ll) or dispatch_final (final, slots then take twice the memory)", "*ll", "final"))),
 	"rows/place":    design(added(compile("", "where senders store elements. slot: in a slot, from which the receiver copies them; home: in the output of the receiver; staged: as slot, but rows for the own rank go to its output, and some warps of each block only receive", "*slot", "home", "staged"))),
 	"scales":        compile("", "when FP8 scales are written to the output. row: with their row; tile: for 32 rows together, after these rows have arrived", "*row", "tile"),
@@ -174,8 +174,8 @@ func MayTakeCast(dispatch ep.Config) bool {
 }
 
 // formerly describes kernels of earlier builds that are now configs of one kernel. The arguments alternate: the
-// earlier name, then the values that make today's kernel do the same. If these values have the parameter `own`, the
-// earlier kernel had a parameter `partial`, which is now called `algo`.
+// earlier name, then the values that make today's kernel do the same. A kernel whose values set `own` had the parameter
+// `partial` in place of `algo`.
 func formerly(namesAndValues ...string) map[string]kernels.Former {
 	out := map[string]kernels.Former{}
 	for pair := range slices.Chunk(namesAndValues, 2) {

@@ -94,7 +94,7 @@ var dispatchStartsRank = slices.Concat(rules{
 	{"", homeRank + ",threads=1024"},
 })
 
-// combineRulesRank gives values with which half of a long call's SMs receive, or two thirds on a limited number of SMs.
+// combineRulesRank lets half of a long call's SMs receive. If their number is limited, two thirds receive.
 var combineRulesRank = divided("1/2").with(rule{"limited !sms>32 !ranks>4", "threads=1024"}, rule{"long limited", "wait_sms=2/3"})
 
 // regionsRank lists the regions of the enum RankRegion in rank/layout.cuh.

@@ -11,7 +11,7 @@ import (
 
 // Clocks of a session. Times of different clocks are never compared.
 const (
-	clockChain = "chain" // calls in a row, with waits in which the ranks align, minus the time of the waits
+	clockChain = "chain" // calls and waits of the ranks for each other, minus the same waits without calls
 	clockSpan  = "span"  // from the first block's start to the last block's end
 	clockEvent = "event" // between two CUDA events
 )

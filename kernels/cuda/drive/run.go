@@ -58,7 +58,7 @@ func beganAgain(runs int, deadline time.Duration) string {
 	return fmt.Sprintf("%d runs were repeated: a rank's work did not reach its GPU within %v", runs, deadline)
 }
 
-// attempt runs a program and turns its error into a Failure. If every wait that ended in an error was an alignment
+// attempt runs a program and turns its error into a Failure. If ranks gave up only while they waited for each other
 // before a call, no call hung: the work of a rank reached its GPU too late. Then attempt resets the ranks' memory and
 // repeats the run once.
 func (s *session) attempt(p *program, run func() error) error {

@@ -1,9 +1,9 @@
 package drive
 
 // loaded adds the steps for one experiment of session.Explain. The product (the matrix product that runs beside calls)
-// runs twice. The first time, it runs alone. The second time, it runs beside synthetic loads if s.beside.load is set,
-// otherwise alone with a plan for s.beside.left SMs. Both are in the same round, because clock rates drift within a
-// second.
+// runs twice. The first time, it runs alone. The second time, its plan is for s.beside.left SMs (0: all SMs), and
+// synthetic loads run beside it if s.beside.load is set. Both runs are in one round, because clock rates drift
+// within a second.
 func (s *schedule) loaded() {
 	s.now = &section{calls: s.fold}
 	s.sections = append(s.sections, s.now)

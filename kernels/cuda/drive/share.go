@@ -25,7 +25,7 @@ func checkHeld(of ep.Product, seconds float64, deadline time.Duration) error {
 // shareOf returns how many groups a launch computes, and the number of launches. The number of launches is at least
 // `least`.
 func shareOf(share float64, groups, timed, least int) (batch, launches int) {
-	if timed > 1 || groups == 1 { // a copy has several launches in a pass; one group cannot be divided
+	if timed > 1 || groups == 1 { // a product of kind copy has timed > 1; one group cannot be divided
 		return groups, max(least, int(math.Ceil(share*float64(timed))))
 	}
 	if share >= 1 {
@@ -60,7 +60,7 @@ func fastestPlan(seconds []float64) (best int) {
 	return best
 }
 
-// planBeside returns for how many SMs the product is planned while calls run; 0 means all. The calls leave `left` SMs
+// planBeside returns the number of SMs that the product's plan has while calls run; 0 means all. Calls leave `left` SMs
 // free. Without calls, the plan for `own` SMs is the fastest. planBeside keeps this plan if it fits, even if a larger
 // plan fits too: a larger plan can take longer, and the calls would then seem to cause the longer time.
 func planBeside(own, left int) int {

@@ -80,7 +80,7 @@ func (w *world) take(g *gpu, n int64) (*arena, error) {
 	return w.heap, err
 }
 
-// idle returns the bytes that a new heap would free.
+// idle returns the bytes of the present heap. A larger heap replaces it.
 func (w *world) idle() int64 {
 	if w == nil || w.heap == nil {
 		return 0

@@ -111,8 +111,8 @@ type stateRecord struct {
 type regionRecord struct {
 	Bytes uint64
 	Fill  uint8
-	// Halves is 1 if calls alternate between the halves of the region, otherwise 0. If regions share memory, their
-	// middles have the same address with 1, and their starts with 0.
+	// Halves is 1 if calls alternate between the halves of the region, otherwise 0. Regions that share memory have the
+	// same Halves. With 1 their middles have the same address, with 0 their first bytes.
 	Halves uint8
 	Area   uint16 // regions with equal Area share memory; 0: none
 	Name   uint32

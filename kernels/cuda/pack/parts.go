@@ -8,9 +8,9 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// run adds a run (the answer for a range of token counts) to the pack, in parts. Every launch of a part takes the
-// shared memory that the part's largest token count needs. More parts leave less shared memory unused. Unused shared
-// memory can keep the next kernel off an SM.
+// run adds a range of token counts with the same configs to the pack, in parts. Every launch of a part takes the shared
+// memory that the part's largest token count needs. More parts leave less shared memory unused. Unused shared memory
+// can keep the next kernel off an SM.
 func (b *builder) run(v *resolver, run Run) error {
 	for lo := run.Lo; lo <= run.Hi; {
 		hi, err := v.partOf(run, lo)

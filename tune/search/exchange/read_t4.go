@@ -28,7 +28,7 @@ type t4Result struct {
 	} `json:"measurements"`
 }
 
-// results reads the results of a T4 file.
+// results reads the array `results` of a T4 file (JSON results of a tuner).
 func (r *reader) results() error {
 	if t, err := r.json.ReadToken(); err != nil || t.Kind() != '[' {
 		return errors.Join(err, errFormat)

@@ -18,7 +18,7 @@ var invalidities = map[ep.Status]string{
 	ep.Mismatch: "correctness", ep.Hang: "timeout", ep.Unstable: "runtime",
 }
 
-// Invalidity returns the word of a T4 file for a status, or "" for ep.OK.
+// Invalidity returns the word for a status in a T4 file (JSON results of a tuner), or "" for ep.OK.
 func Invalidity(s ep.Status) string { return invalidities[s] }
 
 func (s *Space) names() (names []string, valuesOf map[string][]ep.Value) {

@@ -19,8 +19,8 @@ type Model struct {
 	Space     *search.Space
 	Default   int
 	Required  []int
-	Incumbent int    // point of the table in use, or -1
-	Neighbour int    // winner of a neighbouring search, or -1
+	Incumbent int    // point (index) of the config in the table in use, or -1
+	Neighbour int    // point of another search's winner, or -1
 	HostBound string // why the host limits all times, or ""
 	Pace      record.Pace
 	Prepare   []float64 // [point] seconds; nil means Pace.Config

@@ -11,8 +11,8 @@ import (
 
 const minConfigs = 8
 
-// Starts says which configs a replay measures in any case. They are among the configs that the recorded search measured
-// in any case (its starts).
+// Starts says which configs a replay always measures. It selects them from the starts of the recorded search: the
+// configs that this search always measured.
 type Starts string
 
 const (

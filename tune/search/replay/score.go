@@ -77,8 +77,8 @@ func (b Baseline) at(seconds float64) float64 {
 const moments = 1000
 
 // Score returns the mean of (random - found) / (random - best) over moments from Start to Cutoff. `random` is the
-// time of the fastest config that random search has found until a moment. `found` is the mean of such times of
-// `searches`. `best` is the time of the fastest config of the whole space.
+// time of the fastest config that random search has found until a moment. `found` is the mean over `searches` of the
+// fastest time that each of them has found until then. `best` is the time of the fastest config of the whole space.
 // The score is 0 for random search, and 1 for searches that know the best config from Start on.
 func (b Baseline) Score(searches [][]step) float64 {
 	best, slowest, sum := b.slowest[len(b.slowest)-1], b.slowest[0], 0.0

@@ -20,7 +20,7 @@ type Stability struct {
 
 	Alone       int `json:"alone"`        // pairs in which each gain is from one session
 	AloneBeyond int `json:"alone_beyond"` // pairs of Alone that differ clearly
-	Claims      int `json:"claims"`       // pairs in which the intervals include the spread between sessions
+	Claims      int `json:"claims"`       // pairs in which the spread between sessions widens the intervals
 	Beyond      int `json:"beyond"`       // pairs of Claims that differ clearly
 
 	TimeSpread float64 `json:"time_spread"` // relative deviation of a config's time
@@ -43,8 +43,9 @@ type sessionGains struct {
 }
 
 // StabilityOf compares the gains of each config between sessions. For Alone, it compares each session with the next
-// one. For Claims, it compares three sessions with the next three. If a config has fewer than six sessions, it compares
-// all of them with the confirmation, whose interval it widens by the spread between sessions.
+// one. For Claims, it compares three sessions with the next three. With fewer than six sessions, it compares all of
+// them with the rounds that confirmed the config in its search, whose interval it widens by the spread between
+// sessions.
 func StabilityOf(results []record.Result) Stability {
 	var out Stability
 	var timeSquares, gainSquares []float64

@@ -40,8 +40,8 @@ func (g group) measuredThere(s segment, tokens int) segment {
 }
 
 // outranked reports whether two things are true. First, r was measured at this token count, but its table has no search
-// there (see Evidence.Between). Second, the other table has a search nearby: at a token count that no search of r's own
-// table separates from this one.
+// there (see Evidence.Between). Second, the other table has a search nearby: from there to this token count, r's table
+// has no search.
 func (g group) outranked(side int, r, other *table.Row, tokens int) bool {
 	if r == nil || other == nil || !slices.Contains(r.Evidence.Between, tokens) || len(r.Evidence.Between) == len(r.Evidence.Tokens) {
 		return false

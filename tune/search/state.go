@@ -158,7 +158,7 @@ func (s *State) measured(point int) bool {
 	return ok
 }
 
-// Failed reports whether a point failed. Revive clears failures.
+// Failed reports whether a point failed.
 func (s *State) Failed(point int) bool { return s.failed[point] }
 
 // Fresh reports whether a point was never measured.

@@ -112,7 +112,7 @@ func (r rule) holds(s setting) bool {
 }
 
 // rules set values of parameters. The method `list` joins the values of all rules that hold. If several of these rules
-// set a parameter, the last one counts. The method `over` gives one list of values for each rule that holds.
+// set a parameter, the last one counts.
 type rules []rule
 
 func (r rules) lists(s setting) (out []string) {

@@ -48,8 +48,7 @@ var takenSMs = []int{16, 32, 48, 64}
 // planMargin is the relative gain that a plan must have over the first plan, because times vary by 0.4 %.
 const planMargin = 0.01
 
-// fastestPlan returns the index of the fastest plan. It prefers the first plan to plans that are faster by less than
-// planMargin.
+// fastestPlan returns the index of the fastest plan, or 0 if no plan has a gain of planMargin.
 func fastestPlan(seconds []float64) (best int) {
 	bar := seconds[0] * (1 - planMargin)
 	for i, t := range seconds {

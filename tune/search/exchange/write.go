@@ -105,7 +105,7 @@ func (s *Space) WriteT1(w io.Writer, kernel string) error {
 var failures = map[string]string{"compile": "CompilationFailedConfig", "constraints": outsideSpace}
 
 // WriteCache writes a space as a cache file of Kernel Tuner. Combinations that were not measured get the time
-// outsideSpace. WriteCache refuses more than mostCached combinations.
+// outsideSpace.
 func (s *Space) WriteCache(w io.Writer, device, kernel string) error {
 	names, valuesOf := s.names()
 	product := 1

@@ -288,7 +288,7 @@ func ComparisonTable(c *Comparison) Table {
 func (c *Comparison) ratioNote() string {
 	ratio := "ratio: time of B / time of A, from the rounds of all sessions"
 	if c.live {
-		ratio = "ratio: time of B / time of A in the same rounds; B: A x ratio"
+		ratio = "ratio: time of B / time of A in the same rounds; column B: time of A x ratio"
 	}
 	return ratio + "; low, high: its 95 % interval; band: the least difference that counts, from the policy or the A/A spread; of all differences found, at most 5 % are chance"
 }

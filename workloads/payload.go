@@ -47,8 +47,8 @@ func mix(x uint64) uint64 {
 
 // Weight fills dst with elements of an expert's weight matrix as BF16 bits, row-major, from element `first` on. `first`
 // is a multiple of 4. Matrix 0 is W1 [2 * Intermediate, Hidden], the gate rows first. Matrix 1 is W2 [Hidden,
-// Intermediate]. Magnitudes lie in [2^(-3-s), 2^(1-s)). s grows with the row length, so that products are as large
-// as tokens. For FP8 tokens, E4M3 can hold a weight times 2^s exactly.
+// Intermediate]. Magnitudes lie in [2^(-3-s), 2^(1-s)). 2^s is about the square root of the row length, so products
+// with tokens are about as large as the tokens. For FP8 tokens, E4M3 can hold a weight times 2^s exactly.
 func (w *Workload) Weight(expert, matrix, first int, dst []uint16) {
 	row := w.Problem.Hidden
 	if matrix == 1 {

@@ -44,7 +44,7 @@ func (p Preset) Hazards() []string {
 	}
 	if p.ZeroExperts > 0 {
 		share := float64(p.ZeroExperts) / float64(p.Experts+p.ZeroExperts)
-		add("%d zero experts take part in the routing, but no token is sent to them; with even routing they get %.0f %% of the selections, so add +masked:%.3f",
+		add("%d zero experts take part in the routing, but no token is sent to them; with even routing they get %.0f %% of the selections, so add +masked:%.3f to --routing",
 			p.ZeroExperts, 100*share, share)
 	}
 	if p.Experts%64 != 0 {

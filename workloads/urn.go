@@ -115,7 +115,7 @@ func (u *urn) shares(k int) []float64 {
 	const tokens = 8192
 	r, dst := newRNG(1), make([]int32, k)
 	perWeight := 0.0                         // sum of 1 / (weight not yet drawn)
-	missed := make([]float64, len(u.weight)) // [expert] part of perWeight, summed after the expert was drawn
+	missed := make([]float64, len(u.weight)) // [expert] part of perWeight from draws after the expert's own
 	drawn := make([]float64, len(u.weight))
 	for range tokens {
 		u.draw(r, 0, dst)

@@ -35,6 +35,6 @@ func explainedTable(all []sweep.Explanation) reports.Table {
 			t.Note(spelled)
 		}
 	}
-	t.Note("alone: time without a load, on the slowest rank, median of the rounds. slow-down: time beside the load / time alone in the same round; it is the median of rounds, with its 95 % interval. Both times are of the part of the product that runs beside one call")
+	t.Note("alone: time without a load, on the slowest rank, median of the rounds. slow-down: time beside the load / time alone in the same round; it is the median of rounds, with its 95 % interval. Each call has an equal part of the product beside it; both times are of this part")
 	return t
 }

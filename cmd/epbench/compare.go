@@ -41,8 +41,9 @@ Two runs on a shared machine may differ for reasons that no statistics can remov
 bench --ab avoids this: it measures two configs in the same rounds.
 
 --of swapped takes runs or recordings (replay save) of the same problems, usually from
-two machines. In the times of B, it compares A's winner with the default and with B's
-winner. In the times of A, it compares B's winner with the default and with A's winner.
+two machines. By the times of run B, it compares A's winner with the default and with
+B's winner. By the times of run A, it compares B's winner with the default and with
+A's winner.
 With --fail-on the exit code is 3 if a winner is slower than the default, or slower than
 the other winner by more than PERCENT. It is 4 if the times do not decide this.`,
 		Example: `  epbench compare before after --fail-on 3%
@@ -72,7 +73,7 @@ func (f *compareFlags) bindOptions(cmd *cobra.Command) {
 	flags(cmd, forSearch, func(s *pflag.FlagSet) {
 		s.StringVar(&f.what, "of", string(reports.OfWinner), "`WHICH` configs to compare: winner (of each run), default, configs (all that both runs timed)")
 		percentVar(s, &f.band, "band", maxBand, "`PERCENT` least difference that counts, such as 1%; default: the wider band of the two runs; never below the A/A spread")
-		s.StringVar(&f.allow, "allow", "", "`FIELDS` differences between the runs to accept: machine, kernels, mode, clock; with sessions, intervals leave out the differences between sessions")
+		s.StringVar(&f.allow, "allow", "", "`FIELDS` differences between the runs to accept: machine, kernels, mode, clock, sessions (intervals then leave out the differences between sessions)")
 		percentVar(s, &f.failOn, "fail-on", maxShare, "`PERCENT` exit 3 if a case is slower by this much, such as 3%")
 	})
 }

@@ -110,7 +110,7 @@ func packAnswers(p *pack.Pack, all bool) reports.Table {
 	return t
 }
 
-// certifiedCell returns an empty cell for an answer without a row.
+// certifiedCell returns an empty cell if no row of a tuned table gave the answer.
 func certifiedCell(a pack.Answer) reports.Cell {
 	if a.Uncovered {
 		return reports.None()

@@ -48,7 +48,7 @@ func newPlot() *cobra.Command {
 		s.Float64Var(&f.scale, "scale", chart.DefaultScale, "`FACTOR` resolution of png, 1 to 10; 2 gives about 1,200 pixels of width")
 		s.IntVar(&f.limit, "limit", 24, "`N` largest number of pictures of one kind; 0 draws all")
 		bindSpeeds(s, &f.options.Speeds)
-		s.BoolVar(&f.options.Beside, "beside", false, "with kind pareto and a run made with --beside: draw in one picture the time of a call that runs alone and the time that it adds to the product beside it")
+		s.BoolVar(&f.options.Beside, "beside", false, "with kind pareto and a run made with --beside: draw in one picture the time of a call that runs alone and the time that it adds to a matrix product that runs at the same time")
 		s.StringVar(&f.options.X, "x", "", "`PARAMETER` parameter on the x axis of a heatmap; default: SMs")
 		s.StringVar(&f.options.Y, "y", "", "`PARAMETER` parameter on the y axis of a heatmap; default: threads")
 	})

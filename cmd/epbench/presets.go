@@ -25,7 +25,7 @@ func newPresets() *cobra.Command {
 		Use:   "presets [NAME...]",
 		Short: "List the model shapes that --model knows, or explain some",
 		Long: `List the model shapes that --model knows. With names, print each preset in full, with
-the common assumptions that its shape breaks and the rank counts that divide its experts.
+the rank counts that divide its experts and with warnings about its shape.
 
 Your own presets are a YAML list of entries such as
   - {name: mine, hidden: 4096, experts: 64, top_k: 6}
@@ -140,7 +140,7 @@ func presetLayers(p workloads.Preset) string {
 	return fmt.Sprintf("%d (%d)", p.Layers, p.DenseLayers)
 }
 
-// explainPreset notes the common assumptions that the preset's shape breaks.
+// explainPreset returns a preset in full. Its notes warn about the shape.
 func explainPreset(p workloads.Preset) reports.Table {
 	t := newFacts(strings.ReplaceAll(p.Name, ".", "-"), p.Name)
 	t.Notes = p.Hazards()

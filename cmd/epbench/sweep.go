@@ -71,7 +71,7 @@ func (f *sweepFlags) bind(cmd *cobra.Command) {
 	f.problem.bind(cmd)
 	f.beside.bind(cmd)
 	flags(cmd, forSearch, func(s *pflag.FlagSet) {
-		s.StringVar(&f.budget, "budget", "", "`BUDGET` configs that each search may try (500), or time that the whole sweep may take (10m); default: 30s on cpu, no limit elsewhere")
+		s.StringVar(&f.budget, "budget", "", "`BUDGET` number of configs for each search, such as 500, or time for the whole sweep, such as 10m; default: 30s on cpu, no limit elsewhere")
 		s.StringVar(&f.precision, "precision", "full", "`PRECISION` full or reduced; reduced adds a second search, with configs that round partial sums to BF16")
 		s.StringVar(&f.table, "table", "", "`TABLE` the table in use now: a config of this table stays the winner unless another config is faster by more than --band")
 		s.StringArrayVar(&f.params, "param", nil, "`NAME=VALUES` values of a parameter: threads=256,512 or sms=8:132:4; repeatable")
@@ -113,7 +113,7 @@ func resumed(command []string) (*sweepFlags, error) {
 	if err := cmd.ParseFlags(args); err != nil {
 		return nil, err
 	}
-	_, err := f.tables.renderer(cmd) // refuses --format fp8, which old runs recorded for --dtype fp8
+	_, err := f.tables.renderer(cmd) // refuses --format fp8: in old runs, --format meant --dtype
 	return &f, err
 }
 

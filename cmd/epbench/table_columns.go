@@ -162,7 +162,7 @@ func evidenceText(r *table.Row) string {
 		tokens += fmt.Sprintf(" (times: at %d)", at)
 	}
 	if len(e.Between) > 0 {
-		tokens += fmt.Sprintf(" (without a search: at %s)", strings.Trim(fmt.Sprint(e.Between), "[]"))
+		tokens += fmt.Sprintf(" (no search at %s)", strings.Trim(fmt.Sprint(e.Between), "[]"))
 	}
 	text := fmt.Sprintf("measured at %s, %s, %s, %s", tokens, roundsText(e), triedText(e), ep.Count(e.Ties, "tie"))
 	if !e.Complete {

@@ -31,9 +31,10 @@ timed OLD's config, NEW wins if that config is slower by more than the band. A r
 earlier build of a kernel is replaced if the other table has a row of a later build.
 Between two measured token counts, the row of the nearer one is taken.
 
-Rows of a run are first split into rows of one token count each. Between two token counts
-that a sweep searched, it may have timed only the winners of these two searches. A row
-with such times is replaced if the other table searched a token count between these two.
+Rows of a run are first split into rows of one token count each. A sweep may time a
+token count without a search: it then times only the winners of the nearest searches,
+below and above this count. Merge ignores these times if the other table has a search
+between the two searches, unless all counts of the row were timed without a search.
 Every range that both tables measured is printed, with the evidence of both. The merged
 table has the fallback of OLD.`,
 		Example: `  epbench table merge table.json run -o table.json

@@ -87,7 +87,8 @@ func (o *verifyOptions) run(cmd *cobra.Command) error {
 	if err != nil {
 		return withCode(exitNotComparable, err)
 	}
-	policy := measure.PolicyFor(host.Machine).Coarser(t.Header.Band) // with the band that decided the rows
+	// Differences too small to count for the table's sweep do not count here either.
+	policy := measure.PolicyFor(host.Machine).Coarser(t.Header.Band)
 	r := &receipt.Receipt{
 		Table: t.ID, Tool: version, Created: time.Now(), Machine: host.Machine, ABI: host.ABI, Policy: policy.String(), Protocol: record.Protocol,
 	}

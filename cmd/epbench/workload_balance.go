@@ -201,6 +201,6 @@ func (o *balanceOptions) worth(r *workloads.BalanceResult, size int64) string {
 		return fmt.Sprintf("copies: a rank fetches up to %d experts, %s, and the busiest rank receives as much as before: never worth it", r.Copies, mebibytes(copies))
 	}
 	perToken := float64(saved) * float64(message) / float64(r.Judged)
-	return fmt.Sprintf("copies: a rank fetches up to %d experts, %s for each layer; worth it if the plan holds for %.0f tokens or more, counting only wire bytes (%d for a selection: FP8 dispatch and BF16 combine with hidden size %d)",
+	return fmt.Sprintf("copies: a rank fetches up to %d experts, %s for each layer; worth it if the plan holds for %.0f tokens or more, counting only wire bytes (%d to send a token to one expert and back: FP8 dispatch and BF16 combine with hidden size %d)",
 		r.Copies, mebibytes(copies), math.Ceil(float64(copies)/perToken), message, o.hidden)
 }

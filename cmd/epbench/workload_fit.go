@@ -31,7 +31,7 @@ func newWorkloadFit() *cobra.Command {
 	}
 	flags(cmd, forProblem, func(s *pflag.FlagSet) {
 		o.trace.bind(s)
-		s.IntVar(&o.topK, "topk", 0, "`N` experts per token; required for counts, which do not contain it")
+		s.IntVar(&o.topK, "topk", 0, "`N` experts per token; required for a file of counts, which does not hold this number")
 		s.IntVar(&o.experts, "experts", 0, "`N` routed experts; default: the highest id + 1")
 	})
 	o.tables.bind(cmd)

@@ -160,7 +160,7 @@ func (b *backend) Open(_ context.Context, w *workloads.Workload) (kernels.Sessio
 		return nil, fmt.Errorf("nodes: %d, but this worker serves %d; start it with --nodes %d", w.Problem.Nodes, b.nodes, w.Problem.Nodes)
 	}
 	s := &session{backend: b, workload: w, packs: map[string]string{}}
-	largest := *w // epcomm places rows for its largest token count, so the oracle expects them there
+	largest := *w // epcomm lays out rows as for its largest token count, and so must the oracle
 	largest.Problem = s.capable()
 	s.oracle = ref.New(&largest, 1)
 	s.outputs = ref.NewRemote(s.oracle, dtype.MaxRows(largest.Problem), s.read)

@@ -105,8 +105,8 @@ func (f *Follower) addBlock(block []record.Result) {
 	}
 }
 
-// search returns the search of a log line, and adds a new search if needed. The stages cross and recheck measure
-// winners of other searches, so search then adds nothing and may return nil.
+// search returns the search of a log line, and adds a new search if needed. Lines of the stages "cross"
+// and "recheck" add none, because they time winners of other searches. For them, the result may be nil.
 func (f *Follower) search(r *record.Result) *Search {
 	id := searchID{r.Problem, r.Routing}
 	if s := f.byCase[id]; s != nil {

@@ -173,8 +173,8 @@ func (d *deepEPReader) normalProblem(n *normalTest) (Given, error) {
 }
 
 // check computes from each row's speed and time how many tokens rank 0 received. It drops rows whose number of tokens
-// is far from the median of all rows. It returns the other rows and their problem. This problem is g with the sizes of
-// the user's flags. But if only the sizes of g explain the median, it is g.
+// is far from the median of all rows. It returns the other rows and their problem: the printed
+// problem g with the user's flags in place of its sizes, or g itself if only its own sizes explain the median.
 func (d *deepEPReader) check(rows []normalRow, g Given) ([]normalRow, Given, error) {
 	for i := range rows {
 		rows[i].expectedPayload = payload(g.problem(rows[i].op, rows[i].dtype))

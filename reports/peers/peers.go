@@ -22,7 +22,7 @@ const MaxInput = 64 << 20
 type Format struct {
 	Name string
 	Doc  string
-	// Checks lists the equations that Read checks.
+	// Checks lists the equations between a file's numbers that Read checks, such as size/time = algbw.
 	Checks string
 	// Detect reports whether the start of a file looks like this format.
 	Detect func(head []byte) bool

@@ -68,7 +68,7 @@ func CompareTable(all []ComparedFigure) reports.Table {
 
 // FitTable lists the errors of times that a fit left out.
 func FitTable(f *model.File) reports.Table {
-	t := reports.Table{Name: "fit", Title: "Error of predicted times, each from a fit without the times that have the same " + f.LeftOutBy, Columns: []reports.Column{
+	t := reports.Table{Name: "fit", Title: "Errors of predictions: each time is predicted by a fit that leaves out all times with the same " + f.LeftOutBy, Columns: []reports.Column{
 		reports.Words("design").Keyed(), reports.Words("op").Keyed(), reports.Words("dtype"), reports.Words("precision"), reports.Numbers("times", ""),
 		reports.Numbers("parts left out", ""), reports.Numbers("times left out", ""), reports.Numbers("median error", "%"), reports.Numbers("p95 error", "%"), reports.Numbers("worst error", "%"),
 		reports.Numbers("link share", "%").Dropped(1),

@@ -17,8 +17,8 @@ import (
 
 // A megatronRecord is one line of a recording of Megatron-core (Megatron-LM d98e8a6). Megatron-core
 // writes a file of JSON lines for each rank, of one of two kinds:
-//   - router traces (megatron/core/transformer/moe/router_trace.py): a record has the ids of all
-//     tokens in one step and layer.
+//   - router traces (megatron/core/transformer/moe/router_trace.py): a record has the ids of the
+//     experts of all tokens in one step and layer.
 //   - tokens per expert (megatron/training/activation_logging.py, ActivationLogger.save_tpe): a
 //     record belongs to one iteration and layer. For each micro-batch, it lists how many rows each
 //     expert of the rank received.

@@ -32,7 +32,7 @@ type Column struct {
 	Key bool
 	// Lead marks a column that every panel repeats. If a table is too wide, the output splits its columns into panels.
 	Lead bool
-	// Spells is set for a column of full texts. It names the column that has the short forms of these texts, such as ids.
+	// Spells names another column, whose short forms (such as ids) this column has in full. It is usually empty.
 	Spells string
 }
 

@@ -42,7 +42,7 @@ func newModelPlan() *cobra.Command {
 		Short: "Predict times for up to 2,048 ranks, and what limits them",
 		Long: `Predict times of dispatch and combine for presets, routings and rank counts. plan makes
 random tokens of each routing and counts the bytes of each rank and each link. The busiest
-rank and the busiest link determine the time. With -o plan writes a picture of the times
+rank and the busiest link determine the time. With -o, the command also draws the times
 against rank counts, with a marker for the limit of each time.`,
 		Example: `  epbench model plan model.yaml --ranks 8:2048:x2 --routing zipf:1.0
   epbench model plan model.yaml --model deepseek-v3,kimi-k2 -o plan.svg

@@ -162,7 +162,7 @@ func (q *query) illegal(r table.ExplainedRow, x table.Explanation) string {
 func (q *query) refused(k table.Key, tokens int, c ep.Config) string {
 	p, check := k.Problem(tokens), q.host.Check
 	p.MaxTokens = max(q.maxTokens, 1)
-	if check == nil { // lookupOf then checks pairs in this way
+	if check == nil {
 		check = ofKnownKernels(q.host.Machine)
 	}
 	if check == nil {

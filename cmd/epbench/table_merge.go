@@ -33,8 +33,8 @@ Between two measured token counts, the row of the nearer one is taken.
 
 Rows of a run are first split into rows of one token count each. A sweep may time a
 token count without a search: it then times only the winners of the nearest searches,
-below and above this count. Merge ignores these times if the other table has a search
-between the two searches, unless all counts of the row were timed without a search.
+below and above this count. These times are ignored if the other table has a search
+that is nearer. They count for a row without any searched token count.
 Every range that both tables measured is printed, with the evidence of both. The merged
 table has the fallback of OLD.`,
 		Example: `  epbench table merge table.json run -o table.json

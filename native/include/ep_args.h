@@ -95,7 +95,7 @@ typedef struct EpArgs {
   int32_t *expert_ids;   /* [groups] */
   int32_t *src_info;     /* [max_rows, 2]: token on its rank, top-k position */
   uint32_t *scale_offsets; /* nvfp4: [groups] */
-  int32_t *row_tokens;   /* layout rank packed: [max_rows] or null; if given, expert_ids has 64 bits */
+  int32_t *row_tokens;   /* layout rank:packed: [max_rows] or null; if given, expert_ids has 64 bits */
   int64_t max_rows;
 
   const uint16_t *y;   /* [max_rows, hidden] BF16 expert outputs */

@@ -45,10 +45,10 @@ type Skew struct {
 }
 
 // MeasureSkew computes the skew from how often each expert was selected. The counts of rank 0's experts come first, and
-// every rank has equally many experts. An even routing can look skewed by chance. So MeasureSkew lowers the selections
-// of the fullest rank by three standard deviations of that count. Share comes from another count, the pairs of
-// selections that chose the same expert, and this count is lowered in the same way. ok is false if all counts are zero,
-// or if the number of experts is not a multiple of the number of ranks.
+// every rank has equally many experts. An even routing can look skewed by chance. So MeasureSkew lowers two counts by
+// three standard deviations each: the selections of the fullest rank, for Hottest, and the pairs of selections that
+// chose the same expert, for Share. ok is false if all counts are zero, or if the number of experts is not a multiple of
+// the number of ranks.
 func MeasureSkew(counts []int64, ranks int) (s Skew, ok bool) {
 	if ranks < 1 || len(counts) == 0 || len(counts)%ranks != 0 {
 		return Skew{}, false

@@ -117,7 +117,7 @@ type Decision struct {
 	// same session.
 	Sessions int `json:"sessions,omitempty"`
 
-	// Crossed says that the config was chosen among the winners of other routings.
+	// Crossed is true if the config won the search under another routing, and is faster here, too.
 	Crossed bool `json:"crossed,omitempty"`
 }
 
@@ -160,9 +160,8 @@ type Search struct {
 
 	Pace Pace `json:"pace,omitzero"`
 
-	// SiblingDType is set for a combine if an earlier search differed only in the dtype of the dispatch. It is the
-	// dtype of that search. A combine sends BF16 after any dispatch, so the earlier search holds the answer already:
-	// this one measured only Starts and the default.
+	// SiblingDType is the dispatch dtype of an earlier search of the same combine, if there was one. The result does
+	// not depend on the dispatch dtype, so this search measured only Starts and the default.
 	SiblingDType ep.DType `json:"as,omitempty"`
 
 	// Starts lists the configs that the search always measures.
@@ -222,12 +221,12 @@ func (l *Loss) UnmarshalJSON(b []byte) error {
 type Regret struct {
 	Problem  ep.Problem  `json:"problem"`
 	Routings []string    `json:"routings"` // columns
-	Rows     []RegretRow `json:"rows"`     // one per routing, then the config with the smallest Worst
+	Rows     []RegretRow `json:"rows"`     // one for each routing, and one for the config with the smallest Worst
 }
 
 // RegretRow is one config under every routing.
 type RegretRow struct {
-	Routing string    `json:"routing"` // the config was tuned for it; "all" in the last row
+	Routing string    `json:"routing"` // the config was tuned for it; "all" for the config with the smallest Worst
 	Config  ep.Config `json:"config"`
 	Loss    []Loss    `json:"loss"`  // [routing]
 	Worst   Loss      `json:"worst"` // NaN if any loss is NaN

@@ -56,9 +56,8 @@ func (h Header) IsDefault(r Row) bool {
 	return r.Default || h.MaxSMs > 0 && e.Gain == 1 && e.GainLow == 1 && e.GainHigh == 1 && !e.isCompromise()
 }
 
-// GainInterval returns the 95 % interval of a row's gain. If the row has one session, GainInterval adds the spread
-// between sessions (docs/intervals.md). In an older protocol, sessions could share memory addresses. GainInterval
-// counts all such sessions of a row as one session.
+// GainInterval returns the 95 % interval of a row's gain, with the spread between sessions (docs/intervals.md). The
+// measured interval lacks this spread if the row has one session, or if its sessions used the same memory addresses.
 func (h Header) GainInterval(r Row) (low, high float64) {
 	e := r.Evidence
 	if e.Sessions > 1 && e.Protocol >= ownMemoryProtocol || e.GainLow == e.GainHigh || e.GainLow <= 0 {
@@ -70,7 +69,7 @@ func (h Header) GainInterval(r Row) (low, high float64) {
 	return low, e.Gain * math.Exp(math.Hypot(math.Log(e.GainHigh/e.Gain), between))
 }
 
-// ownMemoryProtocol is the first record.Protocol in which sessions do not share memory addresses.
+// ownMemoryProtocol is the first record.Protocol whose sessions use different memory addresses.
 const ownMemoryProtocol = 1
 
 // Certain reports whether a row's evidence supports its choice. Rows of the default and rows
@@ -109,8 +108,8 @@ func (h Header) Build(r Row) ep.ABI {
 // rows were measured at `a` and `b` tokens, the first row ends at the midpoint.
 func Midpoint(a, b int) int { return int(math.Sqrt(float64(max(a, 1)) * float64(b))) }
 
-// Evidence holds the measurements from which a row was made. Times are seconds of one call on the slowest rank.
-// Times and gain are from the token count and routing with the least gain.
+// Evidence holds the measurements from which a row was made. Times are seconds of one call on the slowest rank. If
+// several token counts or routings were measured, times and gain are those with the least gain.
 type Evidence struct {
 	Clock    string    `json:"clock"`     // clock: chain, span, event or wall
 	Median   float64   `json:"median"`    // median over the rounds
@@ -135,8 +134,8 @@ type Evidence struct {
 	// counts were measured there. Tokens lists these counts too. The order is rising.
 	Between []int `json:"between,omitempty"`
 
-	// TimedAt is the token count at which times and gain were measured. 0 means the only count in
-	// Tokens, or an unknown count if Tokens has several.
+	// TimedAt is the token count at which times and gain were measured. It may be 0 if Tokens has one count. If Tokens
+	// has several, 0 means unknown.
 	TimedAt int `json:"timed_at,omitempty"`
 
 	// MaxErr is the largest error against the oracle, divided by the largest magnitude in the same output row.
@@ -148,8 +147,8 @@ type Evidence struct {
 	// Protocol is the revision of the rules for measuring, see record.Protocol.
 	Protocol int `json:"protocol,omitempty"`
 
-	// Beside names the matrix product that ran at the same time, see ep.Product. The times then say how much the
-	// calls delay the product.
+	// Beside names the matrix product that ran at the same time, see ep.Product. Median, P10 and P90 are then the
+	// time by which the calls delay the product.
 	Beside string `json:"beside,omitempty"`
 
 	// Reason is set if the measured gain is uncertain. Gain is then 1. Reason is "kept" if the row launches the

@@ -112,7 +112,7 @@ type regionRecord struct {
 	Bytes uint64
 	Fill  uint8
 	// Halves is 1 if calls alternate between the halves of the region, otherwise 0. Regions that share memory have the
-	// same Halves. With 1 their middles have the same address, with 0 their first bytes.
+	// same Halves. If it is 0, they begin at the same address. If it is 1, their second halves do.
 	Halves uint8
 	Area   uint16 // regions with equal Area share memory; 0: none
 	Name   uint32

@@ -39,9 +39,8 @@ func (g group) measuredThere(s segment, tokens int) segment {
 	return s
 }
 
-// outranked reports whether two things are true. First, r was measured at this token count, but its table has no search
-// there (see Evidence.Between). Second, the other table has a search nearby: from there to this token count, r's table
-// has no search.
+// outranked reports whether r gives way to the other table. It does if r's table has no search at this token count (see
+// Evidence.Between), and the other table has one between the nearest searches of r's table below and above the count.
 func (g group) outranked(side int, r, other *table.Row, tokens int) bool {
 	if r == nil || other == nil || !slices.Contains(r.Evidence.Between, tokens) || len(r.Evidence.Between) == len(r.Evidence.Tokens) {
 		return false

@@ -32,7 +32,7 @@ type Column struct {
 	Key bool
 	// Lead marks a column that every panel repeats. If a table is too wide, the output splits its columns into panels.
 	Lead bool
-	// Spells names another column, whose short forms (such as ids) this column has in full. It is usually empty.
+	// Spells is the name of the column of ids that this column spells out, or empty.
 	Spells string
 }
 

@@ -44,7 +44,9 @@ func stabilityTable(paths []string) (reports.Table, error) {
 			n("alone", "%"), n("claims", ""), n("beyond", "%"), n("of time", "%")},
 		Notes: []string{
 			"times, gains: standard deviation of the times or gains of a config between sessions",
-			"alone: share of pairs of consecutive sessions whose gains differ clearly, by more than 1.96 times their joint standard error; claims: number of comparisons of two gains of a config, one from three or more sessions, as tables claim it, the other from the next three sessions or, for fewer than six sessions, from the search; beyond: share of these comparisons in which the two gains differ clearly",
+			"alone: share of pairs of consecutive sessions whose gains differ clearly, by more than 1.96 times their joint standard error",
+			"claims: number of claims that were compared. A claim is a config's gain from three sessions or more. It is compared with the gain from the next three sessions, or from the search if there are fewer than six sessions",
+			"beyond: share of the claims that differ clearly from the gain with which they were compared",
 			"of time: share of the run's wall time that the sessions after the search took",
 		},
 	}

@@ -19,8 +19,8 @@ type setting struct {
 
 func parameterTable(results []conform.Result) reports.Table {
 	t := reports.Table{Name: "parameters", Title: "Configs that ran with each parameter value", Columns: []reports.Column{
-		reports.Words("kernel"), reports.Words("parameter"), reports.Words("configs by value"),
-	}, Notes: []string{"configs by value: each value with the number of configs that ran with it; if some of them failed, their number follows after /"}}
+		reports.Words("kernel"), reports.Words("parameter"), reports.Words("value: configs, failed after /"),
+	}, Notes: []string{"value: configs: each value with the number of configs that ran with it; if some of them failed, their number follows after /"}}
 	ran, failed := map[setting]int{}, map[setting]int{}
 	for _, r := range results {
 		for _, o := range r.Trials {

@@ -109,7 +109,7 @@ func (h Header) Build(r Row) ep.ABI {
 func Midpoint(a, b int) int { return int(math.Sqrt(float64(max(a, 1)) * float64(b))) }
 
 // Evidence holds the measurements from which a row was made. Times are seconds of one call on the slowest rank. If
-// several token counts or routings were measured, times and gain are those with the least gain.
+// several token counts or routings were measured, times and gain are from the case with the smallest gain.
 type Evidence struct {
 	Clock    string    `json:"clock"`     // clock: chain, span, event or wall
 	Median   float64   `json:"median"`    // median over the rounds

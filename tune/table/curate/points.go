@@ -40,7 +40,7 @@ func (g group) measuredThere(s segment, tokens int) segment {
 }
 
 // outranked reports whether r gives way to the other table. It does if r's table has no search at this token count (see
-// Evidence.Between), and the other table has one between the nearest searches of r's table below and above the count.
+// Evidence.Between), and the other table has a nearer search than r's table, either below or above this count.
 func (g group) outranked(side int, r, other *table.Row, tokens int) bool {
 	if r == nil || other == nil || !slices.Contains(r.Evidence.Between, tokens) || len(r.Evidence.Between) == len(r.Evidence.Tokens) {
 		return false

@@ -12,14 +12,14 @@ import (
 	"github.com/epbench/epbench/tune/stat"
 )
 
-// opposed varies the times of all points except point 0 by 10 %: odd points are slow in odd rounds, even points in even
-// rounds.
-func opposed(seconds func(record.Stage, int, int) float64) func(record.Stage, int, int) float64 {
+// opposed varies the times of all points except point 0 by `noise`: odd points are slow in odd rounds, even points in
+// even rounds.
+func opposed(noise float64, seconds func(record.Stage, int, int) float64) func(record.Stage, int, int) float64 {
 	return func(stage record.Stage, point, round int) float64 {
 		if point == 0 {
 			return seconds(stage, point, round)
 		}
-		return seconds(stage, point, round) * math.Exp(0.1*float64(1-2*((point+round)%2)))
+		return seconds(stage, point, round) * math.Exp(noise*float64(1-2*((point+round)%2)))
 	}
 }
 
@@ -29,15 +29,17 @@ func TestFurtherRounds(t *testing.T) {
 	p := Protocol{Band: 0.01, Finalists: 3, MinRounds: 10, MaxRounds: 20}
 	for _, c := range []struct {
 		name    string
+		noise   float64
 		seconds []float64
 		calls   int
 		last    string
 	}{
-		{"equal points", []float64{2, 1, 1}, 32, "f [0 1 2] 10"}, // sixteen times MaxRounds
-		{"one clearly slower point", []float64{2, 1, 1, 1.15}, 32, "f [0 1 2] 10"},
-		{"clearly slower points", []float64{2, 1, 1.3, 1.3}, 1, "f [0 1 2 3] 10"},
+		{"equal points", 0.1, []float64{2, 1, 1}, 32, "f [0 1 2] 10"},               // sixteen times MaxRounds
+		{"equal points, small noise", 0.011, []float64{2, 1, 1}, 8, "f [0 1 2] 10"}, // four times MaxRounds
+		{"one clearly slower point", 0.1, []float64{2, 1, 1, 1.15}, 32, "f [0 1 2] 10"},
+		{"clearly slower points", 0.1, []float64{2, 1, 1.3, 1.3}, 1, "f [0 1 2 3] 10"},
 	} {
-		e := &script{seconds: opposed(secondsByPoint(c.seconds...))}
+		e := &script{seconds: opposed(c.noise, secondsByPoint(c.seconds...))}
 		s := sixPoints(t, e, Budget{})
 		points := []int{1, 2, 3}[:len(c.seconds)-1]
 		if err := s.Measure(context.Background(), "s", points, 200); err != nil {
@@ -58,7 +60,7 @@ func TestFurtherRoundsInTime(t *testing.T) {
 	p := Protocol{Band: 0.01, Finalists: 3, MinRounds: 10, MaxRounds: 20, ConfirmRounds: 8}
 	const search, finals, confirm = 3 * 200, 3 * 20, 8*3 + 4*Neighbours
 	for left, want := range map[int]int{29 + confirm: 2, 30 + confirm: 3, 60 + confirm: 4} {
-		e := &clocked{script: script{seconds: opposed(secondsByPoint(2, 1, 1))}, each: time.Second}
+		e := &clocked{script: script{seconds: opposed(0.1, secondsByPoint(2, 1, 1))}, each: time.Second}
 		s := sixPoints(t, e, Budget{}, 1, 2)
 		if err := s.Measure(context.Background(), "s", []int{1, 2}, 200); err != nil {
 			t.Fatal(err)

@@ -111,10 +111,14 @@ func (s *State) inCommonRounds(a, b int) (out stat.Part) {
 const spreadWeight = 20
 
 // setSpreads estimates the spread of each finalist from its own samples and from the usual spread (the median over
-// finalists), because the spread of ten samples alone is often far too small.
+// finalists), because the spread of ten samples alone is often far too small. The spread of a
+// finalist without samples stays 0.
 func setSpreads(all []Finalist) {
 	var spreads []float64
 	for i, f := range all {
+		if len(f.adjusted) == 0 {
+			continue
+		}
 		all[i].spread = stat.Spread(f.adjusted)
 		if len(f.adjusted) > 1 {
 			spreads = append(spreads, all[i].spread)
@@ -125,7 +129,8 @@ func setSpreads(all []Finalist) {
 	}
 	usual := stat.Median(spreads)
 	for i, f := range all {
-		n, own := float64(len(f.adjusted)), f.spread
-		all[i].spread = math.Sqrt((n*own*own + spreadWeight*usual*usual) / (n + spreadWeight))
+		if n, own := float64(len(f.adjusted)), f.spread; n > 0 {
+			all[i].spread = math.Sqrt((n*own*own + spreadWeight*usual*usual) / (n + spreadWeight))
+		}
 	}
 }

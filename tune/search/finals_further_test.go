@@ -105,7 +105,7 @@ func TestSetSpreads(t *testing.T) {
 	setSpreads(all)
 	const usual = 1.4826
 	for i, want := range []float64{0, usual * math.Sqrt(20./24), usual, usual} {
-		if got := all[i].spread; math.Abs(got-want) > 1e-9 {
+		if got := all[i].spread; math.IsNaN(got) || math.Abs(got-want) > 1e-9 {
 			t.Errorf("finalist %d: spread %v, want %v", i, got, want)
 		}
 	}

@@ -96,8 +96,9 @@ func (s *State) finalists() (quota, more int) {
 }
 
 // finalPoints returns the required points, a quota of the fastest points, and others that may be as fast as the fastest
-// one, within the time limit. It returns at most p.Finalists points of the quota, and at most
-// p.Finalists of the others.
+// one, within the time limit. It returns at most p.Finalists points of the quota, and at most p.Finalists of the
+// others. The limit does not change the number of others: if 50 of 384 points may be the fastest and p.Finalists is 24,
+// the quota is 48, and finalPoints returns the fastest 24 + 2 points and the required ones.
 func (s *State) finalPoints(p Protocol) []int {
 	quota, more := s.finalists()
 	inTime := (s.samplesInTime(s)-p.confirmSamples())/p.MinRounds - 1 // besides the default
@@ -201,8 +202,8 @@ func (s *State) measureCrowded(ctx context.Context, stage record.Stage, points, 
 	return err
 }
 
-// clearlyErrors says how many standard errors make a point clearly slower. The finals compare up to 48 points
-// after every ten rounds, so two standard errors would often drop the best point.
+// clearlyErrors says how many standard errors make a point clearly slower. The finals compare dozens of points
+// again and again, so two standard errors would often drop the best point.
 const clearlyErrors = 2.6
 
 // dropSlower returns the default and the points that are not slower than the best point by more than the band plus

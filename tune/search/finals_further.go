@@ -111,8 +111,8 @@ func (s *State) inCommonRounds(a, b int) (out stat.Part) {
 const spreadWeight = 20
 
 // setSpreads estimates the spread of each finalist from its own samples and from the usual spread (the median over
-// finalists), because the spread of ten samples alone is often far too small. The spread of a
-// finalist without samples stays 0.
+// finalists), because the spread of ten samples alone is often far too small. The spread of a finalist
+// without samples stays 0.
 func setSpreads(all []Finalist) {
 	var spreads []float64
 	for i, f := range all {

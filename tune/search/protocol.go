@@ -19,9 +19,9 @@ type Protocol struct {
 	Band      float64 // smaller relative differences count as equal
 	AARounds  int     // rounds after which the A/A test computes the spread again
 	MaxAA     int     // largest number of rounds of the A/A test
-	Finalists int     // largest number of finalists, besides the required configs
+	Finalists int     // largest number of finalists in the quota, and largest number of others, see finalPoints
 	MinRounds int     // rounds of the finals before points are dropped
-	MaxRounds int     // largest number of rounds of the finals
+	MaxRounds int     // largest number of rounds of the finals, without those of furtherFinals
 
 	ConfirmRounds int // rounds of the confirmation, and of each further session
 }
@@ -36,7 +36,8 @@ func OnHost() Protocol {
 	return Protocol{Band: 0.10, AARounds: 40, MaxAA: 400, Finalists: 8, MinRounds: 10, MaxRounds: 50, ConfirmRounds: 25}
 }
 
-// After returns the protocol for a search after its A/A test. The finals may take as many rounds as the test.
+// After returns the protocol for a search after its A/A test. The finals may take as many rounds as the test, and
+// furtherFinals more.
 func (p Protocol) After(aa record.AA) Protocol {
 	p.MaxRounds = max(p.MaxRounds, aa.Rounds)
 	return p

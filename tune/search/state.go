@@ -208,9 +208,10 @@ const (
 	maxReserved = 0.3
 )
 
-// reservedTime computes with these numbers of samples.
+// reservedTime computes with these numbers of samples. The finals may have more points (see finalPoints) and more
+// rounds (see furtherFinals), but only if time is left.
 const (
-	reservedFinalists = 24 // largest number of points in the finals
+	reservedFinalists = 24 // points in the finals
 	reservedRounds    = 25 // mean rounds of a finalist in the quota (see finalists); most of them drop out early
 	reservedMore      = 10 // mean rounds of a finalist beyond the quota
 	reservedConfirm   = 50 // samples of the confirmation

@@ -74,7 +74,7 @@ type Event struct {
 type Plan struct {
 	Searches    []PlannedSearch
 	Fingerprint string // of spaces and kernels
-	Samples     int    // without those of A/A tests and crossAll
+	Samples     int    // see PlannedSearch.Samples
 	AtLeast     time.Duration
 	Policy      measure.Policy
 	Probed      *Probe // set by Probe
@@ -91,7 +91,11 @@ type PlannedSearch struct {
 	Spaces   []record.SpaceInfo // by kernel; nil for pairs
 	Legal    int
 	Measured int // configs that the budget allows
-	Samples  int
+
+	// Samples estimates the samples of a race and its finals. It does not count those that only noisy machines need:
+	// further rounds of new configs, more finalists and further rounds of the finals. Nor does it count A/A tests,
+	// confirmations, sessions and crossAll.
+	Samples int
 }
 
 // Problem returns the problem of the search.

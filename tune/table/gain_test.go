@@ -30,3 +30,17 @@ func TestGainInterval(t *testing.T) {
 		}
 	}
 }
+
+// TestReasonsInTables: tables on disk have these reasons. With another wording, IsDefault would take their compromises
+// for the default config.
+func TestReasonsInTables(t *testing.T) {
+	for reason, want := range map[string]bool{"": true, "kept": true, "compromise of 2 routings": false, "compromise of 12 routings": false} {
+		row := Row{Evidence: Evidence{Gain: 1, GainLow: 1, GainHigh: 1, Reason: reason}}
+		if got := (Header{MaxSMs: 8}).IsDefault(row); got != want {
+			t.Errorf("reason %q: IsDefault is %v", reason, got)
+		}
+	}
+	if got, want := Compromise(2), "compromise of 2 routings"; got != want {
+		t.Errorf("reason of a compromise: %q, want %q", got, want)
+	}
+}

@@ -156,6 +156,7 @@ type Evidence struct {
 	Reason string `json:"reason,omitempty"`
 }
 
+// compromiseOf is part of the table format: IsDefault compares it with the reasons of tables on disk.
 const compromiseOf = "compromise of "
 
 // Compromise returns the Reason of a config that was chosen for several routings together.

@@ -32,7 +32,7 @@ type Column struct {
 	Key bool
 	// Lead marks a column that every panel repeats. If a table is too wide, the output splits its columns into panels.
 	Lead bool
-	// Spells is the name of the column of ids that this column spells out, or empty.
+	// If Spells is set, this column has full texts, and the column with the name Spells has their ids.
 	Spells string
 }
 

@@ -160,8 +160,8 @@ type Search struct {
 
 	Pace Pace `json:"pace,omitzero"`
 
-	// SiblingDType is the dispatch dtype of an earlier search of the same combine, if there was one. The result does
-	// not depend on the dispatch dtype, so this search measured only Starts and the default.
+	// SiblingDType is set for a combine that was searched before, after a dispatch of this dtype. Then this search
+	// measured only Starts and the default.
 	SiblingDType ep.DType `json:"as,omitempty"`
 
 	// Starts lists the configs that the search always measures.

@@ -48,9 +48,8 @@ type Header struct {
 	Hooks string `json:"hooks,omitempty"`
 }
 
-// IsDefault reports whether a row launches the default config. In a table without MaxSMs, the field Default says this.
-// In a table with MaxSMs, the field is false in all rows, and a row with a gain of 1 launches the default config. A
-// compromise of several routings also has a gain of 1, but it launches another config.
+// IsDefault reports whether a row launches the default config. In a table with MaxSMs, the field Default is always
+// false, and a row launches the default config if its gain is 1 and it is no compromise of several routings.
 func (h Header) IsDefault(r Row) bool {
 	e := r.Evidence
 	return r.Default || h.MaxSMs > 0 && e.Gain == 1 && e.GainLow == 1 && e.GainHigh == 1 && !e.isCompromise()

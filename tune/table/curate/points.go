@@ -13,6 +13,8 @@ type point struct {
 	row    *table.Row
 }
 
+// points returns the token counts at which one or both of two merged tables were measured. Between them, the merged table
+// takes the row of the nearer count.
 func (g group) points(rule Rule) []point {
 	var out []point
 	for _, s := range g.cut() {

@@ -206,9 +206,9 @@ func TestStampsAreRead(t *testing.T) {
 
 func TestShareOf(t *testing.T) {
 	for _, c := range []struct {
-		share                 float64
-		groups, passes, least int
-		batch, launches       int
+		share                  float64
+		groups, perPass, least int
+		batch, launches        int
 	}{
 		{0.04, 128, 1, 1, 8, 1},
 		{0.10, 128, 1, 1, 14, 1},
@@ -222,7 +222,7 @@ func TestShareOf(t *testing.T) {
 		{2.30, 1, 1, 1, 1, 3},
 		{0.30, 1, 4, 2, 1, 2}, // a copy: 0.3 x 4 launches, rounded up
 	} {
-		batch, launches := shareOf(c.share, c.groups, c.passes, c.least)
+		batch, launches := shareOf(c.share, c.groups, c.perPass, c.least)
 		if batch != c.batch || launches != c.launches {
 			t.Errorf("%+v: batch %d, %d launches", c, batch, launches)
 		}

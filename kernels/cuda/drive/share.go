@@ -21,12 +21,12 @@ func checkHeld(of ep.Product, seconds float64, deadline time.Duration) error {
 }
 
 // shareOf divides the product beside one call into launches. The product has one group for each expert. A pass computes
-// all groups once, and `share` is the number of passes beside one call. The pass that was timed had `timed` launches.
-// shareOf returns how many groups a launch computes, and the number of launches. The number of launches is at least
-// `least`.
-func shareOf(share float64, groups, timed, least int) (batch, launches int) {
-	if timed > 1 || groups == 1 { // a product of kind copy has timed > 1; one group cannot be divided
-		return groups, max(least, int(math.Ceil(share*float64(timed))))
+// all groups once, and `share` is the number of passes beside one call. In the trial that timed the product, one pass
+// had `perPass` launches. shareOf returns how many groups a launch computes, and the number of launches, which is at
+// least `least`.
+func shareOf(share float64, groups, perPass, least int) (batch, launches int) {
+	if perPass > 1 || groups == 1 { // a product of kind copy has perPass > 1; one group cannot be divided
+		return groups, max(least, int(math.Ceil(share*float64(perPass))))
 	}
 	if share >= 1 {
 		return groups, max(least, int(math.Ceil(share)))

@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"encoding/json"
 	"fmt"
+	"io"
 	"net"
 	"os"
 	"path/filepath"
@@ -174,30 +175,52 @@ func sayFailed(c net.Conn, t Trouble) {
 	fmt.Fprintf(c, "%s\n", b)
 }
 
-// TestFailureOfLine: a rank of a Go worker says when it failed. After the connection to rank 0 has ended, it says so
-// once, and no longer reports failures.
+// TestFailureOfLine: a rank of a Go worker says when it failed. After the connection to another rank has ended, it says
+// so once, and no longer reports failures.
 func TestFailureOfLine(t *testing.T) {
-	epbench, rank := net.Pipe()
-	zero, link := net.Pipe()
-	l := &Line{conn: rank}
+	at := listenAt(t, Loopback)
+	zero, one := &Line{Place: Place{0, 2, 0}, Token: "secret"}, &Line{Place: Place{1, 2, 0}, Token: "secret"}
+	visited := make(chan io.ReadWriter, 1)
 	go func() {
-		l.Failed(ep.LaunchFailed, "no kernel image")
-		zero.Close()
-		to := visit{readWriter{link, link}, l}
-		_, _ = to.Read(make([]byte, 1))
-		_, _ = to.Write([]byte("answer"))
-		l.Failed(ep.LaunchFailed, "EOF")
+		link, err := one.Visit(at.Addr().String())
+		if err != nil {
+			t.Error(err)
+		}
+		visited <- link
+	}()
+	links, err := zero.Gather(at.(*net.TCPListener), longEnough)
+	if err != nil {
+		t.Fatal(err)
+	}
+	toZero, toOne := <-visited, links[0]
+	toZero.(peer).Writer.(net.Conn).Close()
+	for want, link := range map[string]io.ReadWriter{"rank 0 is gone": toZero, "rank 1 is gone": toOne} {
+		got := said(t, link.(peer).line, func(l *Line) {
+			l.Failed(ep.LaunchFailed, "no kernel image")
+			_, _ = link.Read(make([]byte, 1))
+			_, _ = link.Write([]byte("answer"))
+			l.Failed(ep.LaunchFailed, "EOF")
+		})
+		if len(got) != 2 || got[0].Follows || got[0].At < 1 || !got[1].Follows || got[1].Reason != want {
+			t.Errorf("%+v, want %s", got, want)
+		}
+	}
+}
+
+// said returns what a rank tells epbench during `act`.
+func said(t *testing.T, l *Line, act func(*Line)) (out []Trouble) {
+	epbench, rank := net.Pipe()
+	l.conn = rank
+	go func() {
+		act(l)
 		rank.Close()
 	}()
-	var got []Trouble
 	for lines := bufio.NewScanner(epbench); lines.Scan(); {
 		var n struct{ Params Trouble }
 		if err := json.Unmarshal(lines.Bytes(), &n); err != nil {
 			t.Fatal(err)
 		}
-		got = append(got, n.Params)
+		out = append(out, n.Params)
 	}
-	if len(got) != 2 || got[0].Follows || got[0].At < 1 || !got[1].Follows || got[1].Reason != "rank 0 is gone" {
-		t.Errorf("%+v", got)
-	}
+	return out
 }

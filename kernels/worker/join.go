@@ -72,7 +72,7 @@ type Line struct {
 
 	mu       sync.Mutex
 	beat     Beat
-	followed bool // this rank has told epbench that rank 0 is gone
+	followed bool // this rank has told epbench that another rank is gone
 }
 
 // Join connects to the epbench at EPBENCH_ADDRESS. On rank 0 it calls `meet` with this host's address. `meet` returns
@@ -114,16 +114,12 @@ func (l *Line) greeting(meet func(host string) (string, error)) func(net.Conn) (
 }
 
 // Gather runs on rank 0. It admits the other ranks, and returns the connections to ranks 1, 2, and so on. It closes the
-// listener `at`.
+// listener `at`. If a connection ends later, rank 0 tells epbench that the other rank is gone.
 func (l *Line) Gather(at *net.TCPListener, limit time.Duration) ([]io.ReadWriter, error) {
 	defer at.Close()
 	_ = at.SetDeadline(time.Now().Add(limit))
-	type link struct {
-		rank int
-		io.ReadWriter
-	}
 	var g gate
-	joined, ended, full := make(chan link), make(chan error, 1), make(chan struct{})
+	joined, ended, full := make(chan peer), make(chan error, 1), make(chan struct{})
 	defer close(full)
 	go func() {
 		ended <- g.accept(at, func(c net.Conn) {
@@ -142,7 +138,7 @@ func (l *Line) Gather(at *net.TCPListener, limit time.Duration) ([]io.ReadWriter
 			}
 			_ = c.SetDeadline(time.Time{})
 			select {
-			case joined <- link{greeting.Rank, readWriter{in, c}}:
+			case joined <- peer{readWriter{in, c}, greeting.Rank, l}:
 			case <-full:
 				c.Close()
 			}
@@ -155,7 +151,7 @@ func (l *Line) Gather(at *net.TCPListener, limit time.Duration) ([]io.ReadWriter
 			if links[one.rank-1] == nil {
 				missing--
 			}
-			links[one.rank-1] = one.ReadWriter // replaced if a rank connects again after errUnheard
+			links[one.rank-1] = one // replaced if a rank connects again after errUnheard
 		case err := <-ended:
 			return nil, fmt.Errorf("%d of %d ranks have not joined rank 0 within %v: %w", missing, l.Ranks, limit, err)
 		}
@@ -174,27 +170,28 @@ func (l *Line) Visit(address string) (io.ReadWriter, error) {
 	if err != nil {
 		return nil, fmt.Errorf("connect to rank 0: %w", err)
 	}
-	return visit{readWriter{in, c}, l}, nil
+	return peer{readWriter{in, c}, 0, l}, nil
 }
 
-// visit is the connection to rank 0.
-type visit struct {
+// peer is the connection to another rank.
+type peer struct {
 	readWriter
+	rank int
 	line *Line
 }
 
-func (v visit) Read(b []byte) (int, error) {
-	n, err := v.readWriter.Read(b)
+func (p peer) Read(b []byte) (int, error) {
+	n, err := p.readWriter.Read(b)
 	if err != nil {
-		v.line.follow()
+		p.line.follow(p.rank)
 	}
 	return n, err
 }
 
-func (v visit) Write(b []byte) (int, error) {
-	n, err := v.readWriter.Write(b)
+func (p peer) Write(b []byte) (int, error) {
+	n, err := p.readWriter.Write(b)
 	if err != nil {
-		v.line.follow()
+		p.line.follow(p.rank)
 	}
 	return n, err
 }
@@ -237,7 +234,8 @@ func (l *Line) Watch() {
 	}
 }
 
-// Failed tells epbench that this rank failed. It sends nothing if the rank ends only because rank 0 is gone.
+// Failed tells epbench that this rank failed. It sends nothing if the rank ends only because another rank is
+// gone.
 func (l *Line) Failed(status ep.Status, reason string) {
 	l.mu.Lock()
 	followed := l.followed
@@ -249,14 +247,14 @@ func (l *Line) Failed(status ep.Status, reason string) {
 	l.notify(notifyFailed, Trouble{Status: status, Reason: reason, At: at})
 }
 
-// follow tells epbench once that this rank ends only because rank 0 is gone.
-func (l *Line) follow() {
+// follow tells epbench once that this rank ends only because another rank is gone.
+func (l *Line) follow(rank int) {
 	l.mu.Lock()
 	known := l.followed
 	l.followed = true
 	l.mu.Unlock()
 	if !known {
-		l.notify(notifyFailed, Trouble{Status: ep.Crash, Reason: "rank 0 is gone", Follows: true})
+		l.notify(notifyFailed, Trouble{Status: ep.Crash, Reason: fmt.Sprintf("rank %d is gone", rank), Follows: true})
 	}
 }
 

@@ -125,13 +125,13 @@ $(EMULATED)/libcuda.so.1: $(CUDA_STUB)/libcuda.so $(wildcard native/emul/driver/
 	touch $(EMULATED)/nvshmem/lib/libnvshmem_device.a
 	echo $(NVSHMEM_WHEEL) > $(EMULATED)/nvshmem/VERSION
 
-# cuda-emulated runs its parts at the same time, because the parts mostly wait.
+# The tests are split into three targets, which make -j3 runs at once, because most tests wait.
 BESIDE_TESTS = ^Test(Session(Beside|BesideTimes|Explain|OwnPlan|Products)|DrillBeside)$$
 EMULATED_ENV = LD_LIBRARY_PATH=$(EMULATED) EPBENCH_NVRTC=$(EMULATED) EPBENCH_CACHE=$(EMULATED)/cache EMUL_SRC=$(CURDIR)/native/emul/src
 EMULATED_TEST = $(call cuda_env,$(CUDA_DIR)) $(GO) test -tags cuda -count=1 -timeout $(PATIENCE)
 .PHONY: cuda-emulated cuda-emulated-beside cuda-emulated-calls cuda-emulated-worker
-cuda-emulated: cuda $(EMULATED)/libcuda.so.1 ## the worker's tests on an emulated driver
-	$(MAKE) -j3 -O cuda-emulated-calls cuda-emulated-beside cuda-emulated-worker
+cuda-emulated: cuda-emulated-calls cuda-emulated-beside cuda-emulated-worker ## the worker's tests on an emulated driver
+cuda-emulated-beside cuda-emulated-calls cuda-emulated-worker: cuda $(EMULATED)/libcuda.so.1
 cuda-emulated-beside:
 	$(EMULATED_ENV) EPBENCH_CUBLASLT=$(EMULATED) $(EMULATED_TEST) -run '$(BESIDE_TESTS)' ./kernels/cuda/drive
 cuda-emulated-calls:

@@ -13,7 +13,7 @@ NATIVE_HASH = $(shell cat native/include/* native/shim/* native/compat/* native/
 cuda_cflags = -O2 -Wno-deprecated-declarations -DEP_NATIVE=0x$(NATIVE_HASH) -I$(CURDIR)/native/compat -I$(1)/include
 cuda_env = CGO_ENABLED=1 CGO_CFLAGS="$(cuda_cflags)" CGO_LDFLAGS="-L$(CUDA_STUB)"
 
-.PHONY: cuda-deps nvshmem-deps cuda cuda-check cuda-variants gpu-bundle peers-gpu hosts-gpu hosts-variants cuda-toolkit
+.PHONY: cuda-deps nvshmem-deps cuda-stub cuda cuda-check cuda-variants gpu-bundle peers-gpu hosts-gpu hosts-variants cuda-toolkit
 
 cuda-deps: $(if $(filter 1,$(NVSHMEM)),nvshmem-deps) ## CUDA headers and NVRTC from Python wheels into .cuda (NVSHMEM=1: NVSHMEM and nvJitLink too, 226 MB)
 	mkdir -p $(CUDA_LOCAL)/wheels $(CUDA_LOCAL)/wheels12
@@ -56,6 +56,8 @@ $(CUDA_STUB)/libcuda.so: native/cuda.mk | cuda-toolkit
 unresolved = nm -D --undefined-only $(1) | awk '$$2 ~ /^cu[A-Z]/ {print $$2}' | sort > $(CUDA_STUB)/wanted; \
   nm -D --defined-only $(CUDA_STUB)/libcuda.so | awk '{print $$3}' | sort | comm -23 $(CUDA_STUB)/wanted - > $(CUDA_STUB)/missing; \
   test ! -s $(CUDA_STUB)/missing || { echo "$(1) calls functions that the driver does not have:"; cat $(CUDA_STUB)/missing; exit 1; }
+
+cuda-stub: $(CUDA_STUB)/libcuda.so
 
 cuda: cuda-toolkit $(CUDA_STUB)/libcuda.so ## bin/epbench-cuda, the GPU worker
 	$(call cuda_env,$(CUDA_DIR)) $(GO) build -tags cuda -trimpath -o $(BINDIR)/epbench-cuda ./cmd/epbench-cuda

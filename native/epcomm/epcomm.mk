@@ -141,10 +141,14 @@ epcomm-native: $(EPCOMM_OUT)/libepcomm_native.so ## the Python package's extensi
 	@unstable=$$(nm -D --undefined-only $< | awk '{print $$2}' | grep -E '^_ZNK?(2at|3c10|5torch)' || true); \
 	  test -z "$$unstable" || { echo "$< calls functions outside PyTorch's stable ABI: $$unstable"; exit 1; }
 
+# The wheel is made from a copy of the package. In the package itself, tests that run meanwhile would find the libraries
+# and load them.
+WHEEL_COPY = $(EPCOMM_OUT)/package
 epcomm-wheel: epcomm epcomm-native ## a Python wheel with the library and the extension in it, in bin/
-	cp $(EPCOMM_OUT)/libepcomm.so $(EPCOMM_OUT)/libepcomm_native.so native/python/epcomm/src/epcomm/
-	$(PIP) wheel -q --no-deps -w $(BINDIR) native/python/epcomm
-	rm -rf native/python/epcomm/src/epcomm/libepcomm.so native/python/epcomm/src/epcomm/libepcomm_native.so native/python/epcomm/build native/python/epcomm/src/epcomm.egg-info
+	rm -rf $(WHEEL_COPY) && mkdir -p $(WHEEL_COPY)
+	cd native/python/epcomm && cp --parents pyproject.toml setup.py $$(find src -name '*.py') $(abspath $(WHEEL_COPY))
+	cp $(EPCOMM_OUT)/libepcomm.so $(EPCOMM_OUT)/libepcomm_native.so $(WHEEL_COPY)/src/epcomm/
+	$(PIP) wheel -q --no-deps -w $(BINDIR) $(WHEEL_COPY)
 
 # The steps are split into three targets, which make -j3 runs at once, because most steps wait.
 EPCOMM_LOST_STEPS = ^(lost|grow|refuse|killing)

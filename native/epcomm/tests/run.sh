@@ -70,7 +70,8 @@ step 600 "python" '' env EMUL_GPUS=4 EPCOMM_PACK="$bin/test.pack" EPCOMM_NODES_P
 step 600 "example-processes" '' "$bin/example-processes" "$bin/test.pack"
 step 600 "example-threads" '' "$bin/example-threads" "$bin/test.pack"
 if python3 -c 'import torch' 2> /dev/null; then
-  export PYTHONPATH="$here/../../python/epcomm/src" EPCOMM_LIBRARY="$PWD/$bin/libepcomm.so" OMP_NUM_THREADS=1
+  # Steps that do not name the extension test calls through ctypes.
+  export PYTHONPATH="$here/../../python/epcomm/src" EPCOMM_LIBRARY="$PWD/$bin/libepcomm.so" EPCOMM_NATIVE=0 OMP_NUM_THREADS=1
   step 600 "torch-extension" '' env EPCOMM_NATIVE="$PWD/$bin/libepcomm_native.so" python3 -m epcomm check "$bin/test.pack" --spawn 2 --device cpu --calls 12 --most 24 --tokens ""
   step 600 "torch-apart" '' python3 -m epcomm check "$bin/test.pack" --spawn 2 --apart --device cpu --calls 2 --most 24 --tokens 1,8
   step 600 "deepep" '' env EPBENCH_PROGRAM="$PWD/$bin/../epbench" python3 "$here/../../python/epcomm/tests/test_deepep.py"

@@ -32,8 +32,8 @@ type Column struct {
 	Key bool
 	// Lead marks a column that every panel repeats. If a table is too wide, the output splits its columns into panels.
 	Lead bool
-	// If Spells is set, this column has full texts, and the column with the name Spells has their ids.
-	Spells string
+	// IDs is the name of another column: the one with the ids of this column's texts. It is empty if there is none.
+	IDs string
 }
 
 // Align is the side to which cells are aligned.
@@ -85,9 +85,9 @@ func (c Column) Leading() Column {
 	return c
 }
 
-// Spelling returns c with Spells set to the name of a column.
+// Spelling returns c with IDs set to the name of a column.
 func (c Column) Spelling(name string) Column {
-	c.Spells = name
+	c.IDs = name
 	return c
 }
 

@@ -74,7 +74,7 @@ func (g *grid) fold(width int) (same []string) {
 	g.shown = slices.DeleteFunc(g.shown, func(c int) bool {
 		value := g.rows[0][c]
 		differs := func(r []string) bool { return r[c] != value }
-		if c == 0 || g.columns[c].Spells != "" || slices.ContainsFunc(g.rows, differs) {
+		if c == 0 || g.columns[c].IDs != "" || slices.ContainsFunc(g.rows, differs) {
 			return false
 		}
 		if value != "" && value != reports.None().Text {
@@ -212,7 +212,7 @@ func (g *grid) spellings(dropped []string) (lines, others []string) {
 
 func (g *grid) spell(name string) (lines []string) {
 	c := slices.IndexFunc(g.columns, func(c reports.Column) bool { return c.Name == name })
-	by := slices.IndexFunc(g.shown, func(s int) bool { return g.columns[c].Spells != "" && g.columns[s].Name == g.columns[c].Spells })
+	by := slices.IndexFunc(g.shown, func(s int) bool { return g.columns[c].IDs != "" && g.columns[s].Name == g.columns[c].IDs })
 	if by < 0 {
 		return nil
 	}

@@ -45,10 +45,9 @@ type Skew struct {
 }
 
 // MeasureSkew computes the skew from how often each expert was selected. The counts of rank 0's experts come first, and
-// every rank has equally many experts. An even routing can look skewed by chance. So MeasureSkew lowers what it
-// measures by three standard deviations: the selections of the fullest rank, and the number of pairs of selections that
-// chose the same expert. ok is false if all counts are zero, or if the number of experts is not a multiple of the number
-// of ranks.
+// every rank has equally many experts. An even routing can look skewed by chance, so the skew is first lowered by
+// three standard deviations. ok is false if all counts are zero, or if the number of experts is not a multiple of the
+// number of ranks.
 func MeasureSkew(counts []int64, ranks int) (s Skew, ok bool) {
 	if ranks < 1 || len(counts) == 0 || len(counts)%ranks != 0 {
 		return Skew{}, false

@@ -160,8 +160,8 @@ type Search struct {
 
 	Pace Pace `json:"pace,omitzero"`
 
-	// SiblingDType is set for a combine that was searched before, after a dispatch of this dtype. Then this search
-	// measured only Starts and the default.
+	// SiblingDType is the dtype of another dispatch. If it is set, the same combine was already searched with that
+	// dispatch, and this search measured only Starts and the default.
 	SiblingDType ep.DType `json:"as,omitempty"`
 
 	// Starts lists the configs that the search always measures.

@@ -43,7 +43,7 @@ type Result struct {
 	Beside      *ep.BesideRounds `json:"beside,omitempty"`       // set if a matrix product ran at the same time
 	Round0      int              `json:"round0"`                 // number of the first round in Seconds
 	MHz         []float64        `json:"mhz,omitempty"`          // SM clock of each rank
-	LayerStages []ep.StageTime   `json:"layer_stages,omitempty"` // time of each stage of op layer
+	LayerStages []ep.StageTime   `json:"layer_stages,omitempty"` // times of the parts of a layer (--op layer)
 	MaxErr      float64          `json:"max_err"`                // largest error of the outputs, see kernels.Comparison
 	Checked     int              `json:"checked"`                // number of checked output rows
 	Wall        float64          `json:"wall"`                   // seconds of the whole block, the same in all its lines

@@ -130,6 +130,8 @@ def read(path):
 
 
 def write(path, rows):
+    if not rows:  # bayes_opt has no scores
+        return
     with open(path, "w", newline="") as f:
         out = csv.DictWriter(f, list(rows[0]), lineterminator="\n")
         out.writeheader()

@@ -53,9 +53,8 @@ $(CUDA_STUB)/libcuda.so: native/cuda.mk | cuda-toolkit
 
 # unresolved checks that the driver has every function that a program calls. The linker does not check this, because of
 # flags of go-nvml.
-unresolved = nm -D --undefined-only $(1) | awk '$$2 ~ /^cu[A-Z]/ {print $$2}' | sort > $(CUDA_STUB)/wanted; \
-  nm -D --defined-only $(CUDA_STUB)/libcuda.so | awk '{print $$3}' | sort | comm -23 $(CUDA_STUB)/wanted - > $(CUDA_STUB)/missing; \
-  test ! -s $(CUDA_STUB)/missing || { echo "$(1) calls functions that the driver does not have:"; cat $(CUDA_STUB)/missing; exit 1; }
+unresolved = { nm -D --defined-only $(CUDA_STUB)/libcuda.so; nm -D --undefined-only $(1); } | awk '$$1 != "U" {has[$$3]} \
+  $$1 == "U" && $$2 ~ /^cu[A-Z]/ && !($$2 in has) {print "$(1) calls " $$2 ", which the driver does not have"; bad = 1} END {exit bad}'
 
 cuda-stub: $(CUDA_STUB)/libcuda.so
 

@@ -288,8 +288,8 @@ type Rounds struct {
 	MHz     []float64   `json:"mhz,omitempty"`   // SM clock of each rank; nil if unknown
 	Notes   []string    `json:"notes,omitempty"` // what may have disturbed the times
 
-	// Beside holds the times of a matrix product and of calls that run at the same time. Seconds is computed from
-	// these times.
+	// Beside is set if the calls were measured while a matrix product ran. It holds the times of both, from which
+	// Seconds is computed.
 	Beside *ep.BesideRounds `json:"beside,omitempty"`
 
 	// Stages holds the times of an MoE layer's stages on the slowest rank.

@@ -32,7 +32,7 @@ type Column struct {
 	Key bool
 	// Lead marks a column that every panel repeats. If a table is too wide, the output splits its columns into panels.
 	Lead bool
-	// IDs is the name of another column: the one with the ids of this column's texts. It is empty if there is none.
+	// IDs names the column with the ids of the things that this column shows in full, or is empty.
 	IDs string
 }
 
@@ -85,8 +85,8 @@ func (c Column) Leading() Column {
 	return c
 }
 
-// Spelling returns c with IDs set to the name of a column.
-func (c Column) Spelling(name string) Column {
+// WithIDs returns c with IDs set to the name of a column.
+func (c Column) WithIDs(name string) Column {
 	c.IDs = name
 	return c
 }

@@ -31,7 +31,7 @@ func challenged(s record.Search) bool {
 	return s.OK() && d.KeepsDefault() && d.Challenger.Key() != d.Default.Key() && d.ChallengerGain.Mid > 0
 }
 
-var challengerColumn = winnerColumn{Words("challenger").Dropped(21).Spelling("row"), func(c *Case) Cell {
+var challengerColumn = winnerColumn{Words("challenger").Dropped(21).WithIDs("row"), func(c *Case) Cell {
 	d := c.Search.Decision
 	if !challenged(*c.Search) {
 		return Cell{}

@@ -125,7 +125,7 @@ func decisionTable(run *record.Run, indexes []int, columns []winnerColumn) Table
 
 // ConfigColumns returns the columns of a config: its id and its difference from the default.
 func ConfigColumns() []Column {
-	return []Column{Words("id"), Words("config").Dropped(10).Spelling("id")}
+	return []Column{Words("id"), Words("config").Dropped(10).WithIDs("id")}
 }
 
 // ConfigCells returns the cells of a config under ConfigColumns.

@@ -91,7 +91,7 @@ func packAnswers(p *pack.Pack, all bool) reports.Table {
 	t := reports.Table{Name: "answers", Columns: []reports.Column{
 		reports.Words("dtype"), reports.Words("precision"), reports.Words("for"), reports.Words("routing"),
 		reports.Numbers("from", ""), reports.Numbers("to", ""), reports.Words("dispatch id"), reports.Words("combine id"),
-		reports.Words("certified").Dropped(9), reports.Words("dispatch").Dropped(10).Spelling("dispatch id"), reports.Words("combine").Dropped(10).Spelling("combine id"),
+		reports.Words("certified").Dropped(9), reports.Words("dispatch").Dropped(10).WithIDs("dispatch id"), reports.Words("combine").Dropped(10).WithIDs("combine id"),
 		reports.Words("why").Dropped(11).Keyed(),
 	}}
 	for _, l := range p.Lookups {

@@ -213,7 +213,7 @@ func gathered(t reports.Table) reports.Table {
 
 // sideColumns returns the columns for one of two compared rows. Its argument names the table, such as "old".
 func sideColumns(side string) []reports.Column {
-	return []reports.Column{reports.Words(side), reports.Words("config " + side).Dropped(10).Spelling(side), reports.Numbers("gain "+side, "x"),
+	return []reports.Column{reports.Words(side), reports.Words("config " + side).Dropped(10).WithIDs(side), reports.Numbers("gain "+side, "x"),
 		reports.Numbers("low "+side, "x").Dropped(4), reports.Numbers("high "+side, "x").Dropped(4)}
 }
 

@@ -27,7 +27,7 @@ func Classes() []Class {
 // ParseClass reads a class name.
 func ParseClass(s string) (Class, error) { return oneOf("routing", s, Classes()) }
 
-// The bounds between classes. HotRankHottest is 1.75 and not 2, because MeasureSkew subtracts a margin for chance.
+// The bounds between classes. MeasureSkew has subtracted a margin for chance before they are compared.
 const (
 	EvenShare         = 0.75 // smallest Share of an even routing
 	EvenHottest       = 1.25 // an even routing has a smaller Hottest

@@ -156,12 +156,12 @@ type Search struct {
 	Ties   int `json:"ties"`  // finalists within the band of the fastest
 	Failed int `json:"failed"`
 
-	Beside *BesidePair `json:"beside,omitempty"` // nil without a matrix product
+	Beside *BesidePair `json:"beside,omitempty"` // times beside a matrix product; nil without --beside
 
 	Pace Pace `json:"pace,omitzero"`
 
-	// SiblingDType is the dtype of another dispatch. If it is set, the same combine was already searched with that
-	// dispatch, and this search measured only Starts and the default.
+	// SiblingDType is set if this combine was already searched after a dispatch of another dtype. It is that dtype. Then
+	// this search measured only Starts and the default.
 	SiblingDType ep.DType `json:"as,omitempty"`
 
 	// Starts lists the configs that the search always measures.

@@ -148,8 +148,8 @@ type Workload struct {
 	Routing   string   `json:"routing"`
 	Seed      uint64   `json:"seed"`
 	Class     ep.Class `json:"class"`
-	BytesOut  int64    `json:"bytes_out"`  // bytes that leave the busiest rank if a token is sent to each expert
-	BytesWire int64    `json:"bytes_wire"` // bytes that leave it if a token is sent once to each rank
+	BytesOut  int64    `json:"bytes_out"`  // bytes that leave the busiest rank if a token is sent to each of its experts
+	BytesWire int64    `json:"bytes_wire"` // bytes that leave it if a token is sent once to each rank of its experts
 	// BytesMemory is the memory traffic of op activation on the rank with the most rows.
 	BytesMemory int64              `json:"bytes_memory,omitempty"`
 	Stats       map[string]float64 `json:"stats"` // see workloads.Stats

@@ -48,8 +48,9 @@ type Header struct {
 	Hooks string `json:"hooks,omitempty"`
 }
 
-// IsDefault reports whether a row launches the default config. In a table with MaxSMs, the field Default is always
-// false, and a row launches the default config if its gain is 1 and it is no compromise of several routings.
+// IsDefault reports whether a row launches the default config. Without MaxSMs, the field Default says so. With MaxSMs,
+// the default is a config within this bound. A row launches it if the gain is 1 and the row is no compromise of several
+// routings.
 func (h Header) IsDefault(r Row) bool {
 	e := r.Evidence
 	return r.Default || h.MaxSMs > 0 && e.Gain == 1 && e.GainLow == 1 && e.GainHigh == 1 && !e.isCompromise()

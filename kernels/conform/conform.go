@@ -45,7 +45,7 @@ type Case struct {
 	Routing    string
 	Seed       uint64
 	Iterations int // calls between two verifications
-	Words      int // largest number of combinations of values that are words, not numbers
+	Words      int // at most so many combinations of non-numeric values, such as algo=direct own=slot
 	Configs    int // largest number of configs of a kernel, 0 for no limit
 }
 

@@ -289,9 +289,9 @@ extern "C" void emul_spin(void) {
   leave();
 }
 
-/* Tells the race detector that earlier atomic reads are acquires and later atomic writes are releases. For the detector
- * a release is at the atomic write, not at the fence. So it does not report a data write between the fence and the
- * atomic write. */
+/* Tells the race detector that earlier atomic reads are acquires and later atomic writes are releases. The
+ * detector takes the atomic write, not the fence, for the release. So it misses a race of a data write between the fence
+ * and the atomic write. */
 extern "C" void emul_fence(void) {
   Fiber *self = block->running;
   for (const void *&p : self->reads) {

@@ -17,7 +17,7 @@ type beside struct {
 	share    int // number of pieces of a product that run beside one call
 }
 
-// outlasts is the time of the product beside a call, as a multiple of the call's time.
+// outlasts sets how many times as long as a call the product beside it takes.
 const outlasts = 2
 
 func newBeside(p ep.Problem) *beside {

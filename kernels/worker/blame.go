@@ -8,10 +8,10 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// settle is how long epbench reads messages after a rank disconnected, because another rank may report why.
+// settle limits how long epbench reads messages after a rank disconnected. Another rank may still report why.
 const settle = 250 * time.Millisecond
 
-// Trouble is the message with which a rank reports that it failed.
+// Trouble reports that a rank failed. The rank sends it to epbench.
 type Trouble struct {
 	ID      int64     `json:"id,omitempty"` // failed request, 0 if unknown
 	Status  ep.Status `json:"status"`

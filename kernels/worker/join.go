@@ -173,7 +173,7 @@ func (l *Line) Visit(address string) (io.ReadWriter, error) {
 	return peer{readWriter{in, c}, 0, l}, nil
 }
 
-// peer is the connection to another rank.
+// peer connects this rank to another rank.
 type peer struct {
 	readWriter
 	rank int

@@ -19,7 +19,7 @@ import (
 	"github.com/epbench/epbench/reports"
 )
 
-// proseWidth is the width of titles, notes and warnings if the width of tables is unlimited.
+// proseWidth limits titles, notes and warnings if tables may have any width.
 const proseWidth = 80
 
 // Renderer returns a renderer for terminals of `width` columns. With 0, tables have any width, and titles, notes and

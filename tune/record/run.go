@@ -17,7 +17,7 @@ const (
 	PlotsDir    = "plots"
 )
 
-// Protocol is the revision of the way in which backends measure on GPUs. It rises if a change of the code shifts
+// Protocol numbers the revisions of how backends measure on GPUs. It rises if a change of the code shifts
 // measured times by more than their intervals. In revision 0, sessions could share memory addresses, and ranks did not
 // leave the start barrier together.
 const Protocol = 1

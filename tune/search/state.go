@@ -44,7 +44,7 @@ type State struct {
 	Default  int
 	Required []int // points that are always measured, including the default
 
-	// Band is the relative difference up to which two times count as equal. If it is 0, new points get ScreenRounds
+	// Band limits the relative difference of two times that count as equal. If it is 0, new points get ScreenRounds
 	// rounds, however noisy they are.
 	Band float64
 

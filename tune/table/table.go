@@ -69,7 +69,7 @@ func (h Header) GainInterval(r Row) (low, high float64) {
 	return low, e.Gain * math.Exp(math.Hypot(math.Log(e.GainHigh/e.Gain), between))
 }
 
-// ownMemoryProtocol is the first record.Protocol whose sessions use different memory addresses.
+// ownMemoryProtocol names the first record.Protocol that gives every session memory addresses of its own.
 const ownMemoryProtocol = 1
 
 // Certain reports whether a row's evidence supports its choice. Rows of the default and rows
@@ -134,8 +134,8 @@ type Evidence struct {
 	// counts were measured there. Tokens lists these counts too. The order is rising.
 	Between []int `json:"between,omitempty"`
 
-	// TimedAt is the token count at which times and gain were measured. It may be 0 if Tokens has one count. If Tokens
-	// has several, 0 means unknown.
+	// TimedAt is the token count at which times and gain were measured. 0 stands for the only count in Tokens. If Tokens
+	// has several counts, 0 means unknown.
 	TimedAt int `json:"timed_at,omitempty"`
 
 	// MaxErr is the largest error against the oracle, divided by the largest magnitude in the same output row.

@@ -15,7 +15,7 @@ import (
 // clockStamp names the clock of rounds in which a matrix product ("the product") runs beside the calls.
 const clockStamp = "stamp"
 
-// outlasts is the least ratio of the product's time to the call's time.
+// outlasts sets how many times as long as a call the product beside it takes, at least.
 const outlasts = 2
 
 func (s *session) besideLaunches() int {

@@ -16,10 +16,10 @@ import (
 	"github.com/epbench/epbench/workloads"
 )
 
-// explainCalls is the number of calls in a round. An experiment replaces each call by a synthetic load.
+// explainCalls sets the number of calls in a round. An experiment replaces each call by a synthetic load.
 const explainCalls = 8
 
-// scratchBytes is the largest number of bytes that the synthetic loads of a round move.
+// scratchBytes limits the bytes that the synthetic loads of a round move.
 const scratchBytes = 256 << 20
 
 // Explain implements kernels.Explainer. Its experiments show which resource the calls take from the product. In each

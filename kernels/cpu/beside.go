@@ -17,7 +17,7 @@ type beside struct {
 	share    int // number of pieces of a product that run beside one call
 }
 
-// outlasts sets how many times as long as a call the product beside it takes.
+// outlasts sets the ratio of two times: the time of the product beside a call, and the time of the call.
 const outlasts = 2
 
 func newBeside(p ep.Problem) *beside {

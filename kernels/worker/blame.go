@@ -132,8 +132,8 @@ func (g *group) rankZeroGone() {
 	g.stopTimer()
 	limit := g.patience()
 	g.mu.Unlock()
-	// A busy host may pause this program for longer than the limit. A single wait could then end before the goroutines
-	// that read from the ranks have run. Between short waits they run.
+	// A busy host may pause this program for longer than the limit. After the pause, a single long wait would be over at
+	// once, before the goroutines that read from the ranks can run. They run between short waits.
 	const waits = 10
 	for range waits {
 		select {

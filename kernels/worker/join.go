@@ -151,7 +151,7 @@ func (l *Line) Gather(at *net.TCPListener, limit time.Duration) ([]io.ReadWriter
 			if links[one.rank-1] == nil {
 				missing--
 			}
-			links[one.rank-1] = one // replaced if a rank connects again after errUnheard
+			links[one.rank-1] = one // a rank that got no answer (errUnheard) connects again
 		case err := <-ended:
 			return nil, fmt.Errorf("%d of %d ranks have not joined rank 0 within %v: %w", missing, l.Ranks, limit, err)
 		}

@@ -141,8 +141,8 @@ epcomm-native: $(EPCOMM_OUT)/libepcomm_native.so ## the Python package's extensi
 	@unstable=$$(nm -D --undefined-only $< | awk '{print $$2}' | grep -E '^_ZNK?(2at|3c10|5torch)' || true); \
 	  test -z "$$unstable" || { echo "$< calls functions outside PyTorch's stable ABI: $$unstable"; exit 1; }
 
-# The wheel is made from a copy of the package. In the package itself, tests that run meanwhile would find the libraries
-# and load them.
+# The wheel is made from a copy of the package. If the libraries were copied into the package itself, tests that run
+# meanwhile would load them.
 WHEEL_COPY = $(EPCOMM_OUT)/package
 epcomm-wheel: epcomm epcomm-native ## a Python wheel with the library and the extension in it, in bin/
 	rm -rf $(WHEEL_COPY) && mkdir -p $(WHEEL_COPY)

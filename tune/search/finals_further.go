@@ -54,7 +54,7 @@ func (s *State) samplesInTime(latest *State) int {
 }
 
 // confirmSamples returns the number of samples of the shortest confirmation, which has p.ConfirmRounds rounds. Three
-// configs run in every round, and the neighbours (further finalists) run in half of the rounds.
+// configs run in every round, and Neighbours further finalists run in half of the rounds.
 func (p Protocol) confirmSamples() int { return p.ConfirmRounds * (3 + Neighbours/2) }
 
 const quantile99 = 2.326 // of the normal distribution
@@ -72,8 +72,8 @@ func (s *State) maybeFaster(by float64) (out []int) {
 }
 
 // maybeFasterThan reports whether `rival` may be faster than `best` by more than `by`. It compares the two points round
-// by round, and does not use the standard errors that follow from adjustedPoints. They are too small if rounds have two
-// or three points: adjustedPoints subtracts the round's median, which then nearly equals the sample of one point.
+// by round, and does not use the standard errors that follow from adjustedPoints. These are too small for rounds of two
+// or three points, because adjustedPoints subtracts the round's median, which is close to one point's sample.
 func (s *State) maybeFasterThan(best, rival int, by float64) bool {
 	ratio := stat.Ratio(s.inCommonRounds(rival, best))
 	return math.Log(ratio.Mid)+by < quantile99*ratio.StdErr()

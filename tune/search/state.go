@@ -56,7 +56,7 @@ type State struct {
 	obs     []stat.Obs   // all samples
 	itemOf  map[int]int  // [point] index in points
 	points  []int        // [item] point
-	crowded map[int]bool // [round] whether other finalists were measured too, see confirm
+	crowded map[int]bool // [round] whether further finalists were measured too, see confirm
 	failed  map[int]bool
 	effect  []float64     // [item] logarithm of the time; nil if outdated
 	rivals  int           // result of maybeFastest; 0 if outdated
@@ -212,7 +212,7 @@ const (
 // rounds (see furtherFinals), but only if time is left.
 const (
 	reservedFinalists = 24 // points in the finals
-	reservedRounds    = 25 // mean rounds of a finalist in the quota (see finalists); most of them drop out early
+	reservedRounds    = 25 // mean rounds of a finalist in the quota (see finalists); most finalists drop out early
 	reservedMore      = 10 // mean rounds of a finalist beyond the quota
 	reservedConfirm   = 50 // samples of the confirmation
 )

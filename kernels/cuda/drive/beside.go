@@ -15,7 +15,7 @@ import (
 // clockStamp names the clock of rounds in which a matrix product ("the product") runs beside the calls.
 const clockStamp = "stamp"
 
-// outlasts sets how many times as long as a call the product beside it takes, at least.
+// outlasts sets the least ratio of two times: the time of the product beside a call, and the time of the call.
 const outlasts = 2
 
 func (s *session) besideLaunches() int {

@@ -22,8 +22,8 @@ const explainCalls = 8
 // scratchBytes limits the bytes that the synthetic loads of a round move.
 const scratchBytes = 256 << 20
 
-// Explain implements kernels.Explainer. Its experiments show which resource the calls take from the product. In each
-// experiment, something else than calls takes one resource, or both:
+// Explain implements kernels.Explainer. Calls take two resources from a matrix product that runs at the same time: SMs
+// and bandwidth. Each experiment replaces the calls by something that takes one of the two, or both:
 //
 //   - SMs, by plan: nothing runs beside the product, which is planned for the SMs that the calls would leave free.
 //   - SMs, by blocks: the blocks of a synthetic load occupy SMs for as long as a call takes without the product.

@@ -112,7 +112,8 @@ type regionRecord struct {
 	Bytes uint64
 	Fill  uint8
 	// Halves is 1 if calls alternate between the halves of the region, otherwise 0. Regions that share memory have the
-	// same Halves. If it is 0, they begin at the same address. If it is 1, their second halves do.
+	// same Halves. If Halves is 0, these regions begin at the same address. If it is 1, their second halves begin
+	// at the same address.
 	Halves uint8
 	Area   uint16 // regions with equal Area share memory; 0: none
 	Name   uint32
@@ -161,6 +162,6 @@ type lookupRecord struct {
 type runRecord struct {
 	Last      uint32 // largest token count
 	Plan      uint32 // index of planRecord
-	Elsewhere uint32 // for outputs outside the symmetric heap
+	Elsewhere uint32 // index of the planRecord for outputs outside the symmetric heap
 	Text      uint32
 }

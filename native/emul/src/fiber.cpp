@@ -289,9 +289,9 @@ extern "C" void emul_spin(void) {
   leave();
 }
 
-/* Tells the race detector that earlier atomic reads are acquires and later atomic writes are releases. The
- * detector takes the atomic write, not the fence, for the release. So it misses a race of a data write between the fence
- * and the atomic write. */
+/* Tells the race detector that earlier atomic reads are acquires and later atomic writes are releases. To
+ * the detector, data writes between a fence and the atomic write after it seem released, too. On a GPU they are not, so
+ * the detector misses such races. */
 extern "C" void emul_fence(void) {
   Fiber *self = block->running;
   for (const void *&p : self->reads) {

@@ -39,9 +39,11 @@ static const uint64_t EP_MOST_FLIGHT_NS = 5000; /* largest value of flight_ns */
  * leave at the same time.
  *
  * If a.stamp is not 0, the kernel measures the flight. It makes a.stamp more alignments and takes their mean time.
- * flight_ns keeps the smallest mean since set-up. a.stamp must be even: with two ranks, each rank waits in every second
- * alignment. The rank that did not wait sends its next flag early, so the other rank finds this flag and does not wait.
- * With an odd number, one rank would wait once more than the other, and their means would differ. */
+ * flight_ns keeps the smallest mean since set-up.
+ *
+ * a.stamp must be even. With two ranks, a rank that did not wait sends its next flag early, so the other rank does not
+ * wait in the next alignment. Each rank waits in every second alignment. With an odd number, one rank would wait once
+ * more than the other, and their means would differ. */
 EP_ENTRY(32, 1) ep_align(const __grid_constant__ EpArgs a) {
   if (ep_gave_up(a)) return;
   EpControl *mine = a.control[a.rank];

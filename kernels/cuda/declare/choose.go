@@ -137,6 +137,22 @@ func (r rules) when(further string) (out rules) {
 	return out
 }
 
+// plus returns r with the values of a list after the values of each rule.
+func (r rules) plus(list string) (out rules) {
+	for _, one := range r {
+		out = append(out, rule{one.when, one.list + "," + list})
+	}
+	return out
+}
+
+// each returns a rule without a condition for each list of `further`: the values of `base`, then those of the list.
+func each(base string, further ...string) (out rules) {
+	for _, list := range further {
+		out = append(out, rule{"", base + "," + list})
+	}
+	return out
+}
+
 // split returns a function that gives the values for mode=split. The sending and the receiving kernel have the same
 // number of blocks. `needs` lists other values that mode=split requires.
 func (r rules) split(needs string) func(setting) string {

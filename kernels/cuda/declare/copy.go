@@ -1,10 +1,6 @@
 package declare
 
-import (
-	"fmt"
-
-	"github.com/epbench/epbench/tune/ep"
-)
+import "fmt"
 
 // CopyProbe is a plain copy of rows on every rank. It measures the highest bandwidth that SMs reach. A row
 // has RowBytes bytes. Each rank copies Home rows within its own GPU, and Away rows to the next rank.
@@ -35,6 +31,5 @@ func (p CopyProbe) Launch() Launch {
 
 // State returns the memory of the copy: source rows, then target rows.
 func (p CopyProbe) State() State {
-	area := Zeroed("area", 2*int64(p.rows())*int64(p.RowBytes))
-	return State{Name: "copy", Regions: func(ep.Problem) []Region { return []Region{area} }}
+	return areaState("copy", 2*int64(p.rows())*int64(p.RowBytes), 1)
 }

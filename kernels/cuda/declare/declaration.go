@@ -95,20 +95,26 @@ type State struct {
 	ordered bool // a dispatch always gives its rows the same order
 	bits    bool // a combine's output equals the oracle's bit for bit
 
-	// Regions lists the regions in the order of EpArgs.region. Nil means none.
-	Regions func(ep.Problem) []Region
+	// regions lists the regions in the order of EpArgs.region. Nil means none.
+	regions func(sizes) []Region
 
 	// Counters returns the number of int32 words at EpArgs.counters. Word 0 is the abort word: a kernel that finds it
 	// set stops waiting. Nil means that there is no other word.
 	Counters func(ep.Problem) int
 }
 
+// areaState returns a state with a single region, called area.
+func areaState(name string, bytes int64, counters int) State {
+	regions := func(sizes) []Region { return []Region{Zeroed("area", bytes)} }
+	return State{Name: name, regions: regions, Counters: func(ep.Problem) int { return counters }}
+}
+
 // RegionsFor returns the regions for a problem, in the order of EpArgs.region.
 func (s State) RegionsFor(p ep.Problem) []Region {
-	if s.Regions == nil {
+	if s.regions == nil {
 		return nil
 	}
-	return s.Regions(p)
+	return s.regions(sizesOf(p))
 }
 
 func (s State) counters(p ep.Problem) int {

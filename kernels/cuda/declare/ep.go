@@ -8,8 +8,20 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// epState declares the memory of native/kernels/ep.
-var epState = State{Name: "ep", Regions: regionsEP, Counters: countersEP}
+// epState declares the memory of native/kernels/ep: the regions of the enum EpRegion in ep/layout.cuh.
+var epState = State{Name: "ep", Counters: countersEP, regions: func(z sizes) []Region {
+	counts := z.local * z.sources * 8
+	return []Region{
+		Zeroed("send", z.tokens*z.dedup),
+		Zeroed("recv", z.tokens*max(z.local*z.sources*z.direct, z.ranks*z.dedup)),
+		Poisoned("counts", counts),
+		Poisoned("rank_flags", 2*z.ranks*8),
+		Poisoned("rows", z.ranks*z.tokens*z.topK*4),
+		Zeroed("return", z.tokens*max(z.topK, z.ranks)*z.row),
+		Poisoned("return_counts", counts),
+		Poisoned("return_flags", z.ranks*8),
+	}
+}}
 
 // epKernels declares dispatch and combine of ep_comm in Modular's MAX. The defaults of the dispatch are MAX's
 // constants.
@@ -71,10 +83,7 @@ func checkEP(m ep.Machine, p ep.Problem, c ep.Config) error {
 
 // checkCounted checks the numeric parameters of the ep and hosts kernels.
 func checkCounted(c ep.Config) error {
-	leastChunk := 0
-	if _, combine := c.Values["rotate"]; combine {
-		leastChunk = 16 // the value 0 (all of a message) is legal only in a dispatch
-	}
+	_, combine := c.Values["rotate"]
 	return cmp.Or(
 		checkSpans(c,
 			span{"count_sms", 1, c.Int("sms") - 1},
@@ -84,7 +93,7 @@ func checkCounted(c ep.Config) error {
 			span{"relay_warps", 1, maxHostThreads / Warp},
 			span{"relay_chunk", 1, 1024}),
 		kernels.CheckWord(c, "in_flight", "1", "2", "4", "8"),
-		kernels.CheckMultiple(c, "chunk_bytes", 16, leastChunk, 1<<20, "one vector"))
+		kernels.CheckMultiple(c, "chunk_bytes", 16, 16*Bit(combine), 1<<20, "one vector")) // 0 (all of a message) is only for a dispatch
 }
 
 // checkPairEP refuses a combine with algo=dedup after a dispatch with algo=direct. Only a dispatch with algo=dedup
@@ -98,29 +107,6 @@ func checkPairEP(dispatch, combine ep.Config) error {
 
 // maxBlocksEP is the largest number of blocks. The enum EpCounter has one word for each block.
 const maxBlocksEP = 512
-
-// regionsEP lists the regions of the enum EpRegion in ep/layout.cuh.
-func regionsEP(p ep.Problem) []Region {
-	z := sizesOf(p)
-	direct, dedup := messagesEP(p)
-	counts := z.local * z.sources * 8
-	return []Region{
-		Zeroed("send", z.tokens*dedup),
-		Zeroed("recv", z.tokens*max(z.local*z.sources*direct, z.ranks*dedup)),
-		Poisoned("counts", counts),
-		Poisoned("rank_flags", 2*z.ranks*8),
-		Poisoned("rows", z.ranks*z.tokens*z.topK*4),
-		Zeroed("return", z.tokens*max(z.topK, z.ranks)*z.row),
-		Poisoned("return_counts", counts),
-		Poisoned("return_flags", z.ranks*8),
-	}
-}
-
-// messagesEP returns the bytes of a message with algo=direct and with algo=dedup.
-func messagesEP(p ep.Problem) (direct, dedup int64) {
-	h := encodingOf(p).Message(p.TopK)
-	return int64(h.Bytes), int64(h.Dedup)
-}
 
 // countersEP returns the number of words of the enum EpCounter in ep/layout.cuh.
 func countersEP(p ep.Problem) int { return 40 + 7*p.Experts + maxBlocksEP }

@@ -9,12 +9,28 @@ import (
 )
 
 // finalState declares the memory of the kernels in native/kernels/final. They are for prefill, where a call has many
-// tokens. A sender writes each token directly to the token's row in the receiver's output. The enum FinCounter in
-// final/layout.cuh lists the counters.
-var finalState = State{Name: "final", anyDType: true, ordered: true, Regions: regionsFinal, Counters: func(ep.Problem) int { return 5 }}
+// tokens. A sender writes each token directly to the token's row in the receiver's output. The enums FinRegion and
+// FinCounter in final/layout.cuh list the regions and the counters.
+var finalState = State{
+	Name: "final", anyDType: true, ordered: true, Counters: func(ep.Problem) int { return 5 },
+	regions: func(z sizes) []Region {
+		slots := z.tokens * max(z.ranks, z.topK)
+		return []Region{
+			Zeroed("counts", 2*z.ranks*(z.experts+1)*8),
+			Zeroed("places", z.tokens*z.topK*4),
+			Poisoned("headers", z.ranks*z.tokens*z.topK*8),
+			Zeroed("scales", z.ranks*z.tokens*(z.token-int64(z.encoding.ScaleOffset()))),
+			Zeroed("route", z.ranks*z.tokens*z.topK*8),
+			Zeroed("tokens", z.ranks*4),
+			Zeroed("started", z.ranks*4),
+			Zeroed("flags", slots*4),
+			Zeroed("return", slots*z.row),
+			Zeroed("origins", z.rows*4*int64(Bit(z.encoding.DType == ep.FP8))),
+		}
+	},
+}
 
-// finalKernels declares a dispatch and a combine. The ranks first exchange how many tokens each expert gets. Then every
-// rank knows the output row of each token, and writes tokens there.
+// finalKernels declares a dispatch and a combine.
 func finalKernels() []Declaration {
 	return []Declaration{{
 		Kernel: kernels.Kernel{
@@ -88,24 +104,14 @@ const homeFinal = "algo=home,wait_sms=0,threads=512"
 // dividedFinal and homesFinal give configs that every search measures: other divisions of the SMs, and algo=home.
 var (
 	dividedFinal = rules{{"sms>31", "wait_sms=3/4"}, {"!sms>31", "wait_sms=1/2"}, {"!sms>31", "wait_sms=0"}}
-	homesFinal   = rules{
-		{"", homeFinal + ",team=8"},
-		{"", homeFinal + ",team=8,threads=768"},
-		{"", homeFinal + ",team=8,threads=768,wait_sms=1/4"},
-		{"", homeFinal + ",threads=768"},
-		{"", homeFinal + ",threads=768,wait_sms=1/2"},
-	}
+	homesFinal   = each(homeFinal, "team=8", "team=8,threads=768", "team=8,threads=768,wait_sms=1/4", "threads=768",
+		"threads=768,wait_sms=1/2")
 	dispatchStartsFinal = slices.Concat(dividedFinal, inTiles(rules{{}}), inTiles(dividedFinal), rules{{"", homeFinal}}, homesFinal, inTiles(homesFinal))
 )
 
 // inTiles returns the rules of r with scales=tile, for FP8 only. scales=tile halved the time of a call if one rank
 // received most rows. With even routing, calls took 2 to 5 % more time.
-func inTiles(r rules) (out rules) {
-	for _, one := range r {
-		out = append(out, rule{"fp8 " + one.when, one.list + ",scales=tile"})
-	}
-	return out
-}
+func inTiles(r rules) rules { return r.when("fp8").plus("scales=tile") }
 
 const registersFinal = "own=registers,in_flight=8,"
 
@@ -121,22 +127,4 @@ var combineStartsFinal = rules{
 	{"ranks>1", registersFinal + "threads=768,wait_sms=5/8"},
 	{"ranks>1 sms>31 !sms>64", registersFinal + "threads=768,sms=32,wait_sms=1/2"},
 	{"ranks>1 sms>64", registersFinal + "threads=768,sms=1/2,wait_sms=1/2"},
-}
-
-// regionsFinal lists the regions of the enum FinRegion in final/layout.cuh.
-func regionsFinal(p ep.Problem) []Region {
-	z, l := sizesOf(p), encodingOf(p)
-	slots := z.tokens * max(z.ranks, z.topK)
-	return []Region{
-		Zeroed("counts", 2*z.ranks*(z.experts+1)*8),
-		Zeroed("places", z.tokens*z.topK*4),
-		Poisoned("headers", z.ranks*z.tokens*z.topK*8),
-		Zeroed("scales", z.ranks*z.tokens*int64(l.TokenBytes()-l.ScaleOffset())),
-		Zeroed("route", z.ranks*z.tokens*z.topK*8),
-		Zeroed("tokens", z.ranks*4),
-		Zeroed("started", z.ranks*4),
-		Zeroed("flags", slots*4),
-		Zeroed("return", slots*z.row),
-		Zeroed("origins", z.rows*4*int64(Bit(p.Dispatch == ep.FP8))),
-	}
 }

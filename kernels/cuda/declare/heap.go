@@ -158,11 +158,18 @@ type sizes struct {
 	rows, groups                               int64 // of the output of a dispatch
 	sources                                    int64 // ranks that send rows to one expert
 	row                                        int64 // bytes of a BF16 row
+	token                                      int64 // bytes of a token in a message, with padding
+	direct, dedup                              int64 // bytes of a message of the ep kernels with algo=direct and with algo=dedup
+
+	encoding dtype.Encoding // of a token
 }
 
 func sizesOf(p ep.Problem) sizes {
+	l := encodingOf(p)
+	message := l.Message(p.TopK)
 	return sizes{
 		ranks: int64(p.Ranks), nodes: int64(p.Nodes), tokens: int64(p.MaxTokens), topK: int64(p.TopK), experts: int64(p.Experts),
 		local: int64(p.LocalExperts()), rows: int64(dtype.MaxRows(p)), groups: int64(dtype.Groups(p)), sources: int64(dtype.Sources(p)), row: int64(2 * p.Hidden),
+		token: int64(l.TokenBytes()), direct: int64(message.Bytes), dedup: int64(message.Dedup), encoding: l,
 	}
 }

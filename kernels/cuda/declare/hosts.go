@@ -10,12 +10,53 @@ import (
 )
 
 // hostsState declares the memory of the kernels in native/kernels/hosts, which also send tokens to other hosts. Inside
-// a host, a rank writes directly into the memory of another rank. Between hosts, a rank calls NVSHMEM.
-var hostsState = State{Name: "hosts", Regions: regionsHosts, Counters: countersHosts}
+// a host, a rank writes directly into the memory of another rank. Between hosts, a rank calls NVSHMEM. The enums
+// EpHostRegion and EpHostCounter in hosts/layout.cuh list the regions and the counters.
+var hostsState = State{Name: "hosts", Counters: countersHosts, regions: func(z sizes) []Region {
+	return []Region{
+		Zeroed("send", z.tokens*z.direct),
+		Zeroed("recv", z.local*z.sources*z.tokens*z.direct),
+		Zeroed("counts", z.local*z.ranks*8),
+		Zeroed("arrived", z.ranks*8),
+		Zeroed("seen", z.ranks*8),
+		Zeroed("return", z.tokens*z.topK*z.row),
+		Zeroed("returned", z.ranks*8),
+		Zeroed("return_counts", z.ranks*8),
+		Zeroed("return_seen", z.ranks*8),
+		Zeroed("relay", z.nodes*z.tokens*z.direct),
+		Zeroed("relay_flags", z.nodes*z.tokens*8),
+		Zeroed("relay_counts", z.nodes*8),
+		Zeroed("gather", z.nodes*z.tokens*z.topK*z.row),
+		Zeroed("sums", z.nodes*z.tokens*2*z.row),
+		Zeroed("recipe", z.nodes*vectors(8*z.tokens*z.topK)),
+		Zeroed("rail_words", 8*z.nodes*(1+z.tokens+z.tokens*z.topK)),
+	}
+}}
 
-// hostsLLState declares the memory of configs with arrival=data. Receivers then poll the data instead
-// of counters.
-var hostsLLState = State{Name: "hosts-ll", ordered: true, Regions: regionsHostsLL}
+func countersHosts(p ep.Problem) int { return countersEP(p) + 4*p.Experts + 2*p.Nodes }
+
+// hostsLLState declares the memory of configs with arrival=data. Receivers then poll the data instead of counters. The
+// enum LhRegion in hosts/ll_layout.cuh lists the regions.
+var hostsLLState = State{Name: "hosts-ll", ordered: true, regions: func(z sizes) []Region {
+	counts := (z.local + 3) / 2 * 2 // one for each expert, two for messages and forwarded messages; rounded up to even
+	header := 8 * (z.topK + 1)
+	message := z.token + vectors(header) + vectors(4*z.topK)
+	return []Region{
+		Zeroed("counts", 3*z.ranks*counts*8),
+		Zeroed("count_flags", 3*z.ranks*8),
+		Zeroed("count_send", 3*z.ranks*counts*8),
+		Poisoned("headers", 3*z.ranks*z.tokens*header),
+		Poisoned("slots", 2*z.ranks*z.tokens*message),
+		Zeroed("flags", 2*z.ranks*z.tokens*8),
+		Zeroed("send", 2*z.tokens*message),
+		Zeroed("route", z.ranks*z.tokens*header),
+		Zeroed("messages", z.ranks*4),
+		Zeroed("started", 2*z.ranks*8),
+		Poisoned("return", 2*z.tokens*z.topK*z.row),
+		Zeroed("return_flags", 2*z.tokens*z.topK*8),
+		Poisoned("forwarded", 2*z.ranks*z.tokens*z.token),
+	}
+}}
 
 // Limits of the kernels that also send to other hosts.
 const (
@@ -99,67 +140,10 @@ func checkHosts(m ep.Machine, p ep.Problem, c ep.Config) error {
 	if !holds(c, "arrival=data") {
 		return checkCounted(c)
 	}
-	switch {
-	case p.Dispatch != ep.BF16 && p.Dispatch != ep.FP8:
-		return fmt.Errorf("dtype: %s with arrival=data sends bf16 and fp8, not %s; use arrival=count", c.Kernel, p.Dispatch)
-	case p.SharedExpert:
-		return fmt.Errorf("shared-expert: %s with arrival=data does not fuse it; use arrival=count", c.Kernel)
-	case p.TopK > maxHeaderTopK:
-		return fmt.Errorf("topk: %d is more than %d, the most that a header of %s holds with arrival=data; use arrival=count", p.TopK, maxHeaderTopK, c.Kernel)
-	case p.MaxTokens > maxFastTokens:
-		return fmt.Errorf("max-tokens: %d is more than %d, the largest position that a header holds", p.MaxTokens, maxFastTokens)
+	if err := checkPolled(p, c.Kernel+" with arrival=data", "arrival=count"); err != nil || p.TopK <= maxHeaderTopK {
+		return err
 	}
-	return nil
-}
-
-// regionsHosts lists the regions of the enum EpHostRegion in hosts/layout.cuh.
-func regionsHosts(p ep.Problem) []Region {
-	z := sizesOf(p)
-	message, _ := messagesEP(p)
-	return []Region{
-		Zeroed("send", z.tokens*message),
-		Zeroed("recv", z.local*z.sources*z.tokens*message),
-		Zeroed("counts", z.local*z.ranks*8),
-		Zeroed("arrived", z.ranks*8),
-		Zeroed("seen", z.ranks*8),
-		Zeroed("return", z.tokens*z.topK*z.row),
-		Zeroed("returned", z.ranks*8),
-		Zeroed("return_counts", z.ranks*8),
-		Zeroed("return_seen", z.ranks*8),
-		Zeroed("relay", z.nodes*z.tokens*message),
-		Zeroed("relay_flags", z.nodes*z.tokens*8),
-		Zeroed("relay_counts", z.nodes*8),
-		Zeroed("gather", z.nodes*z.tokens*z.topK*z.row),
-		Zeroed("sums", z.nodes*z.tokens*2*z.row),
-		Zeroed("recipe", z.nodes*vectors(8*z.tokens*z.topK)),
-		Zeroed("rail_words", 8*z.nodes*(1+z.tokens+z.tokens*z.topK)),
-	}
-}
-
-// countersHosts returns the number of words of the enum EpHostCounter in hosts/layout.cuh.
-func countersHosts(p ep.Problem) int { return countersEP(p) + 4*p.Experts + 2*p.Nodes }
-
-// regionsHostsLL lists the regions of the enum LhRegion in hosts/ll_layout.cuh.
-func regionsHostsLL(p ep.Problem) []Region {
-	z, slot := sizesOf(p), int64(encodingOf(p).TokenBytes())
-	counts := (z.local + 3) / 2 * 2 // one for each expert, two for messages and forwarded messages; rounded up to even
-	header := 8 * (z.topK + 1)
-	message := slot + vectors(header) + vectors(4*z.topK)
-	return []Region{
-		Zeroed("counts", 3*z.ranks*counts*8),
-		Zeroed("count_flags", 3*z.ranks*8),
-		Zeroed("count_send", 3*z.ranks*counts*8),
-		Poisoned("headers", 3*z.ranks*z.tokens*header),
-		Poisoned("slots", 2*z.ranks*z.tokens*message),
-		Zeroed("flags", 2*z.ranks*z.tokens*8),
-		Zeroed("send", 2*z.tokens*message),
-		Zeroed("route", z.ranks*z.tokens*header),
-		Zeroed("messages", z.ranks*4),
-		Zeroed("started", 2*z.ranks*8),
-		Poisoned("return", 2*z.tokens*z.topK*z.row),
-		Zeroed("return_flags", 2*z.tokens*z.topK*8),
-		Poisoned("forwarded", 2*z.ranks*z.tokens*slot),
-	}
+	return fmt.Errorf("topk: %d is more than %d, the most that a header of %s holds with arrival=data; use arrival=count", p.TopK, maxHeaderTopK, c.Kernel)
 }
 
 // vectors rounds bytes up to whole vectors of 16 bytes.

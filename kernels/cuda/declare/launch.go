@@ -75,7 +75,7 @@ func (f Declaration) launch(p ep.Problem, c ep.Config) Launch {
 // markBytes), the ring of combine_final (see ringShared), or the buffer of bulk copies. The buffer of bulk copies has
 // room for three messages in a dispatch and for eight rows in a combine.
 func sharedBytes(p ep.Problem, c ep.Config) int {
-	direct, dedup := messagesEP(p)
+	message := encodingOf(p).Message(p.TopK)
 	switch {
 	case holds(c, "count=receiver"):
 		return markBytes(p)
@@ -86,7 +86,7 @@ func sharedBytes(p ep.Problem, c ep.Config) int {
 	case c.Kernel == "combine":
 		return 8 * 2 * p.Hidden
 	case holds(c, "algo=dedup"):
-		return int(3 * dedup)
+		return 3 * message.Dedup
 	}
-	return int(3 * direct)
+	return 3 * message.Bytes
 }

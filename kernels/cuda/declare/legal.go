@@ -131,20 +131,31 @@ func checkNVFP4(p ep.Problem) error {
 // maxFastTokens is the largest max-tokens of the ll and final kernels: a header has 20 bits for a position.
 const maxFastTokens = 1<<20 - 1
 
+// checkPolled checks the rules of all kernels that send headers. Errors call the kernel `name`, and advise to use
+// `instead`.
+func checkPolled(p ep.Problem, name, instead string) error {
+	switch {
+	case p.Dispatch != ep.BF16 && p.Dispatch != ep.FP8:
+		return fmt.Errorf("dtype: %s sends bf16 and fp8, not %s; use %s", name, p.Dispatch, instead)
+	case p.SharedExpert:
+		return fmt.Errorf("shared-expert: %s does not fuse it; use %s", name, instead)
+	case p.SkipA2A:
+		return fmt.Errorf("skip-a2a: %s always sends; use %s", name, instead)
+	case p.MaxTokens > maxFastTokens:
+		return fmt.Errorf("max-tokens: %d is more than %d, the largest position that a header holds", p.MaxTokens, maxFastTokens)
+	}
+	return nil
+}
+
 // checkFast checks the rules that the ll, final, rank and masked kernels have in common.
 func checkFast(m ep.Machine, p ep.Problem, c ep.Config) error {
 	if err := CheckProblem(m, p); err != nil {
 		return err
 	}
+	if err := checkPolled(p, c.Kernel, "the ep kernels"); err != nil {
+		return err
+	}
 	switch {
-	case p.Dispatch != ep.BF16 && p.Dispatch != ep.FP8:
-		return fmt.Errorf("dtype: %s sends bf16 and fp8, not %s; use the ep kernels", c.Kernel, p.Dispatch)
-	case p.SharedExpert:
-		return fmt.Errorf("shared-expert: %s does not fuse it; use the ep kernels", c.Kernel)
-	case p.SkipA2A:
-		return fmt.Errorf("skip-a2a: %s always sends; use the ep kernels", c.Kernel)
-	case p.MaxTokens > maxFastTokens:
-		return fmt.Errorf("max-tokens: %d is more than %d, the largest position that a header holds", p.MaxTokens, maxFastTokens)
 	case TakesCast(c) && p.Dispatch != ep.FP8:
 		return fmt.Errorf("input: tokens that the caller cast to fp8 cannot be sent as %s; use input=bf16", p.Dispatch)
 	case holds(c, "own=registers") && p.Ranks < 2:

@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"fmt"
 	"math"
+	"slices"
 
 	"github.com/epbench/epbench/kernels/ref"
 )
@@ -44,6 +45,9 @@ func Litmuses(rounds int) []Litmus {
 		{Name: "codecs", Launch: litmusLaunch("ep_litmus_codec", 2, 128), Area: 4 << 16, check: checkCodecs},
 	}
 }
+
+// State returns the memory of l.
+func (l Litmus) State() State { return areaState("litmus", l.Area, 16) }
 
 // Judge checks the results of l on all ranks. The first three counters count the waits that were
 // given up, the violations and the checks.
@@ -106,17 +110,13 @@ func checkCopies(areas [][]byte, me int) error {
 
 // litmusSignal passes 32 words and a signal from each block to the same block of the next rank.
 func litmusSignal(blocks, rounds int) Litmus {
-	return Litmus{
-		Name:   "ep_signal_completion",
-		Launch: litmusLaunch("ep_litmus_signal", blocks, 64, 0, rounds),
-		Area:   int64(1024 * blocks),
-		checks: 33 * blocks * rounds,
-		Prepare: func(area []byte) {
-			for b := range blocks {
-				binary.LittleEndian.PutUint64(area[1024*b+256:], math.MaxUint64)
-			}
-		},
+	ones := func(area []byte) {
+		for block := range slices.Chunk(area, 1024) {
+			binary.LittleEndian.PutUint64(block[256:], math.MaxUint64)
+		}
 	}
+	return Litmus{Name: "ep_signal_completion", Launch: litmusLaunch("ep_litmus_signal", blocks, 64, 0, rounds),
+		Area: int64(1024 * blocks), checks: 33 * blocks * rounds, Prepare: ones}
 }
 
 // checkCodecs compares the device's conversions with the oracle's, for every BF16 value.

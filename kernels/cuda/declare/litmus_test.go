@@ -82,9 +82,9 @@ func TestRaceDetectorSeesMissingFence(t *testing.T) {
 func TestEPLayout(t *testing.T) {
 	emulator := need(t, emulTools)
 	p := ep.Problem{Ranks: litmusRanks, Hidden: 128, Experts: 4, TopK: 2, Dispatch: ep.BF16, MaxTokens: 65536}
-	direct, dedup := messagesEP(p)
+	z := sizesOf(p)
 	ends := map[string]int64{}
-	for algo, message := range []int64{direct, dedup} {
+	for algo, message := range []int64{z.direct, z.dedup} {
 		l := Litmus{Launch: litmusLaunch("ep_litmus_layout", 1, 32), Area: 4096}
 		areas, _, err := runLitmus(t, emulator, l, Define("EP_ALGO", algo))
 		if err != nil {
@@ -102,7 +102,7 @@ func TestEPLayout(t *testing.T) {
 			ends[name] = max(ends[name], end)
 		}
 	}
-	for _, r := range regionsEP(p) {
+	for _, r := range epState.RegionsFor(p) {
 		if end, known := ends[r.Name]; known && end != r.Bytes {
 			t.Errorf("region %s has %d bytes, the last one in use ends at %d", r.Name, r.Bytes, end)
 		}

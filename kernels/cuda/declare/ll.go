@@ -6,12 +6,41 @@ import (
 )
 
 // llState declares the memory of the kernels in native/kernels/ll. They are for decoding, where a call has few tokens.
-// Receivers poll the data itself, without flags.
-var llState = State{Name: "ll", anyDType: true, ordered: true, Regions: regionsLL}
+// Receivers poll the data itself, without flags. The enum LlRegion in ll/layout.cuh lists the regions.
+var llState = State{Name: "ll", anyDType: true, ordered: true, regions: func(z sizes) []Region {
+	return []Region{
+		Zeroed("counts", 3*z.ranks*(z.local+1)*8),
+		Poisoned("headers", 3*z.ranks*z.tokens*z.topK*8),
+		Poisoned("slots", 2*z.ranks*z.tokens*z.token).halves(),
+		Zeroed("route", z.ranks*z.tokens*z.topK*8),
+		Zeroed("tokens", z.ranks*4),
+		Zeroed("started", z.ranks*4).in(AreaStarted),
+		polledSlots("return", z),
+	}
+}}
+
+func polledSlots(name string, z sizes) Region {
+	return Poisoned(name, 2*z.tokens*max(z.ranks, z.topK)*z.row).in(AreaReturn)
+}
 
 // polledState declares memory in which combine_ll can follow dispatch_final. It has the regions of finalState, and then
-// the slots that combine_ll polls.
-var polledState = State{Name: "final-polled", extends: finalState.Name, anyDType: true, Regions: regionsPolled, Counters: finalState.Counters}
+// the slots that combine_ll polls, the region of final/polled.cuh. The combine does not use "flags" and "return", so
+// each of these two regions has only one word.
+var polledState = State{
+	Name: "final-polled", extends: finalState.Name, anyDType: true, Counters: finalState.Counters,
+	regions: func(z sizes) []Region {
+		out := finalState.regions(z)
+		for i := range out {
+			switch out[i].Name {
+			case "flags", "return":
+				out[i].Bytes = 4
+			case "started":
+				out[i] = out[i].in(AreaStarted)
+			}
+		}
+		return append(out, polledSlots("polled", z))
+	},
+}
 
 // byExpert lists the layouts in which received rows are sorted by expert.
 var byExpert = []ep.Layout{ep.LayoutExpert, ep.LayoutExpert128}
@@ -19,9 +48,8 @@ var byExpert = []ep.Layout{ep.LayoutExpert, ep.LayoutExpert128}
 // unusedLL sets three parameters to 0. They have no effect with mode=split or with count=receiver.
 const unusedLL = "receivers=0,pause=0,early=0"
 
-// llKernels declares a dispatch and a combine. The dispatch sends a token once to each rank that has at least one of
-// the token's experts. With after=final the combine follows dispatch_final: this pair was the fastest for 4,096 tokens
-// on 2 ranks.
+// llKernels declares a dispatch and a combine. With after=final the combine follows dispatch_final: this pair was the
+// fastest for 4,096 tokens on 2 ranks.
 func llKernels() []Declaration {
 	return []Declaration{{
 		Kernel: kernels.Kernel{
@@ -77,37 +105,4 @@ var combineStartsLL = rules{
 	{"ranks>1 tokens>64", "own=registers,threads=768,receivers=12"},
 	{"ranks>1", "own=registers,after=final,receivers=8"},
 	{"ranks>1", "own=registers,after=final,threads=768,receivers=12"},
-}
-
-// regionsLL lists the regions of the enum LlRegion in ll/layout.cuh.
-func regionsLL(p ep.Problem) []Region {
-	z := sizesOf(p)
-	return []Region{
-		Zeroed("counts", 3*z.ranks*(z.local+1)*8),
-		Poisoned("headers", 3*z.ranks*z.tokens*z.topK*8),
-		Poisoned("slots", 2*z.ranks*z.tokens*int64(encodingOf(p).TokenBytes())).halves(),
-		Zeroed("route", z.ranks*z.tokens*z.topK*8),
-		Zeroed("tokens", z.ranks*4),
-		Zeroed("started", z.ranks*4).in(AreaStarted),
-		returnSlots("return", z),
-	}
-}
-
-func returnSlots(name string, z sizes) Region {
-	return Poisoned(name, 2*z.tokens*max(z.ranks, z.topK)*z.row).in(AreaReturn)
-}
-
-// regionsPolled lists the regions of the enum FinRegion in final/layout.cuh, and then the region of final/polled.cuh.
-// The combine does not use "flags" and "return", so each of these two regions has only one word.
-func regionsPolled(p ep.Problem) []Region {
-	out := regionsFinal(p)
-	for i := range out {
-		switch out[i].Name {
-		case "flags", "return":
-			out[i].Bytes = 4
-		case "started":
-			out[i] = out[i].in(AreaStarted)
-		}
-	}
-	return append(out, returnSlots("polled", sizesOf(p)))
 }

@@ -7,17 +7,25 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// maskedState declares the memory of native/kernels/masked.
-var maskedState = State{Name: "masked", anyDType: true, ordered: true, bits: true, Regions: regionsMasked}
+// maskedState declares the memory of native/kernels/masked: the regions of rankState, then those of the enum
+// MaskedRegion in masked/layout.cuh.
+var maskedState = State{Name: "masked", anyDType: true, ordered: true, bits: true, regions: func(z sizes) []Region {
+	out := append(rankState.regions(z),
+		Zeroed("weights", 2*z.ranks*z.tokens*z.topK*8),
+		Poisoned("heads", 3*z.ranks*z.tokens*(1+2*z.topK)*4),
+		Zeroed("experts", 2*z.ranks*z.local*8),
+		Zeroed("last", 2*z.ranks*8),
+		Zeroed("tokens", 3*z.ranks*8),
+		Poisoned("ids", 3*z.ranks*z.tokens*z.topK*8))
+	out[3].Bytes = 2 * z.tokens * max(z.ranks, z.topK) * z.row // a row for each expert of a token
+	return out
+}}
 
-var byMasked = []ep.Layout{ep.LayoutMasked}
-
-// maskedKernels declares a dispatch and a combine. The dispatch sends a token once to each rank that has at least one
-// of the token's experts. The receiver copies the token once for each of these experts.
+// maskedKernels declares a dispatch and a combine.
 func maskedKernels() []Declaration {
 	return []Declaration{{
 		Kernel: kernels.Kernel{
-			Name: "dispatch_masked", Op: ep.Dispatch, Layouts: byMasked, Check: checkFast,
+			Name: "dispatch_masked", Op: ep.Dispatch, Layouts: []ep.Layout{ep.LayoutMasked}, Check: checkFast,
 			Doc: "One kernel without flags: each token is sent once to each distinct rank, and receivers poll the data and copy it to the rows of the token's experts.",
 			Params: params("count", "sms 16 24 32 64 *132", "wait_sms/place *0 8 16 32 64 88", "threads 512 768 *1024", "unit/message",
 				"send/receiver", "part/receiver", "input", "pdl *0 1", "mode", "recv_sms"),
@@ -38,7 +46,7 @@ func maskedKernels() []Declaration {
 		},
 	}, {
 		Kernel: kernels.Kernel{
-			Name: "combine_masked", Op: ep.Combine, Layouts: byMasked, Check: checkFast,
+			Name: "combine_masked", Op: ep.Combine, Layouts: []ep.Layout{ep.LayoutMasked}, Check: checkFast,
 			Doc: "One kernel without flags: receivers poll the rows. With algo=dedup the weights are sent ahead, and a rank sums its rows before it sends them.",
 			Params: params("algo/sum", "own", "sms 16 24 32 64 *132", "wait_sms/add *0 8 16 32 64 88", "threads 512 768 *1024", "unit/row",
 				"receivers/sum", "pdl *0 1", "mode", "recv_sms"),
@@ -72,18 +80,3 @@ var registersMasked = rules{
 // H100, the combine then took 384 us instead of 672 us. Do not lower 128: up to there, the gains in tuned tables are
 // gains over the default with own=slot.
 var combineRulesMasked = slices.Concat(slotRulesMasked, registersMasked.when("ranks>1 tokens>128 !reduced"), registersMasked.when("ranks>1 long"))
-
-// regionsMasked lists the regions of the enum RankRegion in rank/layout.cuh, then those of MaskedRegion in
-// masked/layout.cuh.
-func regionsMasked(p ep.Problem) []Region {
-	z := sizesOf(p)
-	out := append(regionsRank(p),
-		Zeroed("weights", 2*z.ranks*z.tokens*z.topK*8),
-		Poisoned("heads", 3*z.ranks*z.tokens*(1+2*z.topK)*4),
-		Zeroed("experts", 2*z.ranks*z.local*8),
-		Zeroed("last", 2*z.ranks*8),
-		Zeroed("tokens", 3*z.ranks*8),
-		Poisoned("ids", 3*z.ranks*z.tokens*z.topK*8))
-	out[3].Bytes = 2 * z.tokens * max(z.ranks, z.topK) * z.row // a row for each expert of a token
-	return out
-}

@@ -46,7 +46,7 @@ func TestFinalPolledRace(t *testing.T) {
 // memory of state final is too small.
 func TestStatesThatExtend(t *testing.T) {
 	p := pairProblem(ep.FP8, 2, 7168, 256, 8, 128)
-	final, polled := regionsFinal(p), regionsPolled(p)
+	final, polled := finalState.RegionsFor(p), polledState.RegionsFor(p)
 	for i, r := range final {
 		if polled[i].Name != r.Name {
 			t.Errorf("region %d is %s, but in state %s it is %s", i, polled[i].Name, finalState.Name, r.Name)

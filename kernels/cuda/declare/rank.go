@@ -7,15 +7,23 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// rankState declares the memory of native/kernels/rank.
-var rankState = State{Name: "rank", anyDType: true, ordered: true, bits: true, Regions: regionsRank}
+// rankState declares the memory of native/kernels/rank: the regions of the enum RankRegion in rank/layout.cuh.
+var rankState = State{Name: "rank", anyDType: true, ordered: true, bits: true, regions: func(z sizes) []Region {
+	scales := int64(z.encoding.Scales * z.encoding.ScaleBytes)
+	slot := (int64(z.encoding.Payload) + scales + 4*(1+2*z.topK) + 127) / 128 * 128 // RANK_SLOT_BYTES: elements, scales and head
+	return []Region{
+		Zeroed("counts", 2*z.ranks*z.ranks*8),
+		Poisoned("slots", 2*z.ranks*z.tokens*slot).halves(),
+		Zeroed("started", z.ranks*4),
+		Poisoned("return", 2*z.tokens*z.ranks*z.row),
+	}
+}}
 
 var byRank = []ep.Layout{ep.LayoutRank, ep.LayoutRankPacked}
 
-// rankKernels declares a dispatch and a combine. The dispatch sends a token once to each rank that has at least one of
-// the token's experts. With rows=home, senders store elements directly in the receiver's output. The scales and the
-// head of the token then go to a slot, a buffer of the receiver. The head is the token's number with its experts and
-// weights.
+// rankKernels declares a dispatch and a combine. With rows=home, senders store elements directly in the receiver's
+// output. The scales and the head of the token then go to a slot, a buffer of the receiver. The head is the token's
+// number with its experts and weights.
 func rankKernels() []Declaration {
 	return []Declaration{{
 		Kernel: kernels.Kernel{
@@ -85,26 +93,7 @@ var dispatchStartsRank = slices.Concat(rules{
 	{"long limited bf16 ranks>4", homeRank + ",rows=staged"},
 	{"long limited bf16 !ranks>4", homeRank + ",rows=staged,threads=1024"},
 	{"long limited", homeRank + ",rows=staged"},
-}, dividedRank, rules{
-	{"", homeRank},
-	{"", homeRank + ",wait_sms=4"},
-	{"", homeRank + ",wait_sms=4,threads=768"},
-	{"", homeRank + ",wait_sms=4,unit=2048"},
-	{"", homeRank + ",unit=2048"},
-	{"", homeRank + ",threads=1024"},
-})
+}, dividedRank, each(homeRank, "", "wait_sms=4", "wait_sms=4,threads=768", "wait_sms=4,unit=2048", "unit=2048", "threads=1024"))
 
 // combineRulesRank lets half of a long call's SMs receive. If their number is limited, two thirds receive.
 var combineRulesRank = divided("1/2").with(rule{"limited !sms>32 !ranks>4", "threads=1024"}, rule{"long limited", "wait_sms=2/3"})
-
-// regionsRank lists the regions of the enum RankRegion in rank/layout.cuh.
-func regionsRank(p ep.Problem) []Region {
-	z, l := sizesOf(p), encodingOf(p)
-	slot := (int64(l.Payload+l.Scales*l.ScaleBytes) + 4*(1+2*z.topK) + 127) / 128 * 128 // RANK_SLOT_BYTES: elements, scales and head
-	return []Region{
-		Zeroed("counts", 2*z.ranks*z.ranks*8),
-		Poisoned("slots", 2*z.ranks*z.tokens*slot).halves(),
-		Zeroed("started", z.ranks*4),
-		Poisoned("return", 2*z.tokens*z.ranks*z.row),
-	}
-}

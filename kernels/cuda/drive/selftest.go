@@ -40,10 +40,6 @@ func (b *Backend) SelfTest(ctx context.Context, w io.Writer, rounds int) error {
 	return nil
 }
 
-func litmusState(l declare.Litmus) declare.State {
-	return declare.State{Name: "litmus", Regions: func(ep.Problem) []declare.Region { return []declare.Region{declare.Zeroed("area", l.Area)} }, Counters: func(ep.Problem) int { return 16 }}
-}
-
 // litmus runs the test l once on all ranks and checks the result.
 func (b *Backend) litmus(ctx context.Context, l declare.Litmus, ranks int) error {
 	p := ep.Problem{Ranks: ranks, Hidden: 128, Experts: 2 * ranks, TopK: 2, Dispatch: ep.BF16}
@@ -52,7 +48,7 @@ func (b *Backend) litmus(ctx context.Context, l declare.Litmus, ranks int) error
 		return err
 	}
 	defer r.close()
-	memory := litmusState(l)
+	memory := l.State()
 	r.refill = func() error { return prepareLitmus(r, l) }
 	if err := r.allocate(append(declare.TimingParts(), declare.StateParts(memory, p)...)); err != nil {
 		return err

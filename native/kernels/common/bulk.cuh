@@ -129,14 +129,3 @@ EP_DEVICE void cp_async_wait() {
   asm volatile("cp.async.wait_group %0;" ::"n"(n) : "memory");
 #endif
 }
-
-/* Asks L2 to load memory, and does not wait. One lane calls it for all `bytes` bytes, a multiple of 16. */
-EP_DEVICE void prefetch_l2(const void *p, uint32_t bytes) {
-#if defined(EP_EMULATE)
-#elif EP_HAS_BULK
-  asm volatile("cp.async.bulk.prefetch.L2.global [%0], %1;" ::"l"(p), "r"(bytes) : "memory");
-#else
-  for (uint32_t at = 0; at < bytes; at += 128)
-    asm volatile("prefetch.global.L2 [%0];" ::"l"(static_cast<const uint8_t *>(p) + at));
-#endif
-}

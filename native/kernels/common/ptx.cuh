@@ -35,40 +35,30 @@ static const uint32_t EP_FULL_WARP = 0xffffffffu;
 
 #ifdef EP_EMULATE
 
-#define EP_LD(name, order)                                                             \
-  EP_DEVICE uint32_t name(const uint32_t *p) { emul_reads(p); return __atomic_load_n(p, order); } \
-  EP_DEVICE int32_t name(const int32_t *p) { emul_reads(p); return __atomic_load_n(p, order); }   \
-  EP_DEVICE uint64_t name(const uint64_t *p) { emul_reads(p); return __atomic_load_n(p, order); } \
-  EP_DEVICE uint4 name(const uint4 *p) {                                               \
-    emul_reads(p);                                                                     \
-    const uint32_t *w = reinterpret_cast<const uint32_t *>(p);                         \
-    return make_uint4(__atomic_load_n(w, order), __atomic_load_n(w + 1, order),        \
-                      __atomic_load_n(w + 2, order), __atomic_load_n(w + 3, order));   \
+/* T is a 32- or 64-bit integer. decltype(T()) takes T from p alone, so that v may be a literal. */
+#define EP_LD_PTX(name, op, order)                                                                              \
+  template <class T>                                                                                            \
+  EP_DEVICE T name(const T *p) { emul_reads(p); return __atomic_load_n(p, __ATOMIC_##order); }                  \
+  EP_DEVICE uint4 name(const uint4 *p) {                                                                        \
+    emul_reads(p);                                                                                              \
+    const uint32_t *w = reinterpret_cast<const uint32_t *>(p);                                                  \
+    auto word = [w](int i) { return __atomic_load_n(w + i, __ATOMIC_##order); };                                \
+    return make_uint4(word(0), word(1), word(2), word(3));                                                      \
   }
-#define EP_ST(name, order)                                                             \
-  EP_DEVICE void name(uint32_t *p, uint32_t v) { emul_writes(p); __atomic_store_n(p, v, order); } \
-  EP_DEVICE void name(int32_t *p, int32_t v) { emul_writes(p); __atomic_store_n(p, v, order); }   \
-  EP_DEVICE void name(uint64_t *p, uint64_t v) { emul_writes(p); __atomic_store_n(p, v, order); } \
-  EP_DEVICE void name(uint4 *p, uint4 v) {                                             \
-    emul_writes(p);                                                                    \
-    uint32_t *w = reinterpret_cast<uint32_t *>(p);                                     \
-    __atomic_store_n(w, v.x, order);                                                   \
-    __atomic_store_n(w + 1, v.y, order);                                               \
-    __atomic_store_n(w + 2, v.z, order);                                               \
-    __atomic_store_n(w + 3, v.w, order);                                               \
+#define EP_ST_PTX(name, op, order)                                                                              \
+  template <class T>                                                                                            \
+  EP_DEVICE void name(T *p, decltype(T()) v) { emul_writes(p); __atomic_store_n(p, v, __ATOMIC_##order); }      \
+  EP_DEVICE void name(uint4 *p, uint4 v) {                                                                      \
+    emul_writes(p);                                                                                             \
+    uint32_t *w = reinterpret_cast<uint32_t *>(p);                                                              \
+    __atomic_store_n(w, v.x, __ATOMIC_##order);                                                                 \
+    __atomic_store_n(w + 1, v.y, __ATOMIC_##order);                                                             \
+    __atomic_store_n(w + 2, v.z, __ATOMIC_##order);                                                             \
+    __atomic_store_n(w + 3, v.w, __ATOMIC_##order);                                                             \
   }
-#define EP_ADD(name, order)                                                            \
-  EP_DEVICE uint32_t name(uint32_t *p, uint32_t v) { emul_updates(p); return __atomic_fetch_add(p, v, order); } \
-  EP_DEVICE int32_t name(int32_t *p, int32_t v) { emul_updates(p); return __atomic_fetch_add(p, v, order); }    \
-  EP_DEVICE uint64_t name(uint64_t *p, uint64_t v) { emul_updates(p); return __atomic_fetch_add(p, v, order); }
-
-#define EP_MO_RELAXED __ATOMIC_RELAXED
-#define EP_MO_ACQUIRE __ATOMIC_ACQUIRE
-#define EP_MO_RELEASE __ATOMIC_RELEASE
-#define EP_MO_ACQ_REL __ATOMIC_ACQ_REL
-#define EP_LD_PTX(name, op, order) EP_LD(name, order)
-#define EP_ST_PTX(name, op, order) EP_ST(name, order)
-#define EP_ADD_PTX(name, op, order) EP_ADD(name, order)
+#define EP_ADD_PTX(name, op, order)                                                                             \
+  template <class T>                                                                                            \
+  EP_DEVICE T name(T *p, decltype(T()) v) { emul_updates(p); return __atomic_fetch_add(p, v, __ATOMIC_##order); }
 
 #else
 
@@ -112,23 +102,19 @@ static const uint32_t EP_FULL_WARP = 0xffffffffu;
 #endif
 
 /* Operations whose PTX does not say `.global` also accept addresses in shared memory. */
-EP_LD_PTX(ld_volatile, "ld.volatile.global", EP_MO_RELAXED)
-EP_LD_PTX(ld_acquire_cta, "ld.acquire.cta", EP_MO_ACQUIRE)
-EP_LD_PTX(ld_relaxed_gpu, "ld.relaxed.gpu.global", EP_MO_RELAXED)
-EP_LD_PTX(ld_acquire_gpu, "ld.acquire.gpu.global", EP_MO_ACQUIRE)
-EP_LD_PTX(ld_relaxed_sys, "ld.relaxed.sys.global", EP_MO_RELAXED)
-EP_LD_PTX(ld_acquire_sys, "ld.acquire.sys.global", EP_MO_ACQUIRE)
-EP_ST_PTX(st_release_cta, "st.release.cta", EP_MO_RELEASE)
-EP_ST_PTX(st_relaxed_gpu, "st.relaxed.gpu.global", EP_MO_RELAXED)
-EP_ST_PTX(st_release_gpu, "st.release.gpu.global", EP_MO_RELEASE)
-EP_ST_PTX(st_relaxed_sys, "st.relaxed.sys.global", EP_MO_RELAXED)
-EP_ST_PTX(st_release_sys, "st.release.sys.global", EP_MO_RELEASE)
-EP_ADD_PTX(add_relaxed_cta, "atom.add.relaxed.cta", EP_MO_RELAXED)
-EP_ADD_PTX(add_relaxed_gpu, "atom.add.relaxed.gpu.global", EP_MO_RELAXED)
-EP_ADD_PTX(add_release_gpu, "atom.add.release.gpu.global", EP_MO_RELEASE)
-EP_ADD_PTX(add_acq_rel_gpu, "atom.add.acq_rel.gpu.global", EP_MO_ACQ_REL)
-EP_ADD_PTX(add_relaxed_sys, "atom.add.relaxed.sys.global", EP_MO_RELAXED)
-EP_ADD_PTX(add_acq_rel_sys, "atom.add.acq_rel.sys.global", EP_MO_ACQ_REL)
+EP_LD_PTX(ld_acquire_cta, "ld.acquire.cta", ACQUIRE)
+EP_LD_PTX(ld_relaxed_gpu, "ld.relaxed.gpu.global", RELAXED)
+EP_LD_PTX(ld_acquire_gpu, "ld.acquire.gpu.global", ACQUIRE)
+EP_LD_PTX(ld_relaxed_sys, "ld.relaxed.sys.global", RELAXED)
+EP_LD_PTX(ld_acquire_sys, "ld.acquire.sys.global", ACQUIRE)
+EP_ST_PTX(st_release_cta, "st.release.cta", RELEASE)
+EP_ST_PTX(st_relaxed_gpu, "st.relaxed.gpu.global", RELAXED)
+EP_ST_PTX(st_release_gpu, "st.release.gpu.global", RELEASE)
+EP_ST_PTX(st_relaxed_sys, "st.relaxed.sys.global", RELAXED)
+EP_ST_PTX(st_release_sys, "st.release.sys.global", RELEASE)
+EP_ADD_PTX(add_relaxed_gpu, "atom.add.relaxed.gpu.global", RELAXED)
+EP_ADD_PTX(add_acq_rel_gpu, "atom.add.acq_rel.gpu.global", ACQ_REL)
+EP_ADD_PTX(add_relaxed_sys, "atom.add.relaxed.sys.global", RELAXED)
 
 /* Writes v to *p if *p equals `want`; returns the old value. Relaxed, device scope. */
 EP_DEVICE uint32_t cas_relaxed_gpu(uint32_t *p, uint32_t want, uint32_t v) {
@@ -149,14 +135,14 @@ EP_DEVICE uint32_t cas_relaxed_gpu(uint32_t *p, uint32_t want, uint32_t v) {
 #define EP_RED(name, op, order)                                                \
   EP_DEVICE void name(int32_t *p, int32_t v) {                                 \
     emul_updates(p);                                                           \
-    __atomic_fetch_add(p, v, order);                                           \
+    __atomic_fetch_add(p, v, __ATOMIC_##order);                                \
   }
 #else
 #define EP_RED(name, op, order)                                                \
   EP_DEVICE void name(int32_t *p, int32_t v) { asm volatile(op ".s32 [%0], %1;" ::"l"(p), "r"(v) : "memory"); }
 #endif
-EP_RED(red_add_relaxed_gpu, "red.add.relaxed.gpu.global", EP_MO_RELAXED)
-EP_RED(red_add_release_gpu, "red.add.release.gpu.global", EP_MO_RELEASE)
+EP_RED(red_add_relaxed_gpu, "red.add.relaxed.gpu.global", RELAXED)
+EP_RED(red_add_release_gpu, "red.add.release.gpu.global", RELEASE)
 
 /* Loads input that no thread writes during the kernel. Do not use it for a receive buffer. */
 EP_DEVICE uint4 ld_readonly(const uint4 *p) {

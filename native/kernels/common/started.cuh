@@ -16,7 +16,7 @@ template <class Call> EP_DEVICE void ep_announce(const EpArgs &a, const Call &c,
 
 /* Loads the number of the last call that rank `lane` began. The load has block scope, so most warps of a block find the
  * word in L1. The number may be old. ep_all_began then loads it again from L2. */
-EP_LD_PTX(ld_relaxed_cta, "ld.relaxed.cta.global", EP_MO_RELAXED)
+EP_LD_PTX(ld_relaxed_cta, "ld.relaxed.cta.global", RELAXED)
 template <class Call> EP_DEVICE uint32_t ep_load_began(const EpArgs &a, const Call &c) {
   if (!ep_alive(a, c.lane < EP_RANKS ? c.lane : 0)) return c.number;
   return ld_relaxed_cta(ep_started(a, a.rank) + (c.lane < EP_RANKS ? c.lane : 0));

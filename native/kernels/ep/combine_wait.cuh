@@ -37,11 +37,6 @@ EP_DEVICE bool ep_await_go(const EpArgs &a, uint32_t block) {
   });
 }
 
-EP_DEVICE bool ep_returns(const EpArgs &a, int32_t expert) {
-  if (expert < 0 || expert >= EP_EXPERTS) return false;
-  return !EP_SKIP_A2A || expert / EP_LOCAL_EXPERTS == a.rank;
-}
-
 /* Returns the terms of a token's sum. Lane k has the row of top-k position k and its weight. Under dedup, lane r
  * has the sum from rank r, if the token has an expert there. */
 EP_DEVICE EpTerms ep_arrived_terms(const EpArgs &a, int64_t token) {
@@ -49,10 +44,10 @@ EP_DEVICE EpTerms ep_arrived_terms(const EpArgs &a, int64_t token) {
   const int32_t expert = lane < EP_TOPK ? a.topk_ids[token * EP_TOPK + lane] : -1;
   EpTerms t = {reinterpret_cast<const uint4 *>(ep_region(a, a.rank, EP_C_RECV) + combine_buf_layout(token, 0)), -1, 0.0f};
   if (EP_ALGO == EP_DEDUP) {
-    const uint32_t ranks = __reduce_or_sync(EP_FULL_WARP, ep_returns(a, expert) ? 1u << (expert / EP_LOCAL_EXPERTS) : 0u);
+    const uint32_t ranks = __reduce_or_sync(EP_FULL_WARP, ep_sends_to(a, expert) ? 1u << (expert / EP_LOCAL_EXPERTS) : 0u);
     if (ranks >> lane & 1u) t.row = static_cast<int32_t>(lane);
     t.weight = 1.0f;
-  } else if (ep_returns(a, expert)) {
+  } else if (ep_sends_to(a, expert)) {
     t.row = static_cast<int32_t>(lane);
     t.weight = a.weights != nullptr ? a.weights[token * EP_TOPK + lane] : 1.0f;
   }

@@ -8,11 +8,6 @@ EP_DEVICE uint32_t ep_message_parts(const EpArgs &a) {
   return EP_COPY == EP_VECTOR && a.chunk_bytes > 0 ? ceil_div(EP_MSG_BYTES, static_cast<uint32_t>(a.chunk_bytes)) : 1;
 }
 
-EP_DEVICE bool ep_sends_to(const EpArgs &a, int32_t expert) {
-  if (expert < 0 || expert >= EP_EXPERTS) return false;
-  return !EP_SKIP_A2A || expert / EP_LOCAL_EXPERTS == a.rank;
-}
-
 /* Takes the next slot at a destination. If all max_tokens slots are taken, records a fault and returns false. */
 EP_DEVICE bool ep_take_slot(const EpArgs &a, int32_t *reserved, int32_t expert, int32_t *slot) {
   *slot = add_relaxed_gpu(reserved, 1);
@@ -30,20 +25,15 @@ struct EpDestination {
   int32_t *finished;
 };
 
-EP_DEVICE EpDestination ep_expert_slot(const EpArgs &a, int32_t expert) {
+/* Takes a slot on an expert's rank: a slot for the expert, or under dedup a slot for the rank. */
+EP_DEVICE EpDestination ep_destination(const EpArgs &a, int32_t expert) {
+  const bool dedup = EP_ALGO == EP_DEDUP;
+  const int32_t rank = expert / EP_LOCAL_EXPERTS, index = dedup ? rank : expert;
+  int32_t *reserved = ep_counter(a, (dedup ? EP_RANK_RESERVED : EP_RESERVED) + index);
   int32_t slot;
-  if (!ep_take_slot(a, ep_counter(a, EP_RESERVED + expert), expert, &slot)) return {nullptr, nullptr};
-  const int32_t rank = expert / EP_LOCAL_EXPERTS;
+  if (!ep_take_slot(a, reserved, expert, &slot)) return {nullptr, nullptr};
   const uint64_t at = recv_buf_layout(expert % EP_LOCAL_EXPERTS, a.rank, slot, a.max_tokens);
-  return {ep_region(a, rank, EP_D_RECV) + at, ep_counter(a, EP_FINISHED + expert)};
-}
-
-EP_DEVICE EpDestination ep_rank_slot(const EpArgs &a, int32_t expert) {
-  const int32_t rank = expert / EP_LOCAL_EXPERTS;
-  int32_t slot;
-  if (!ep_take_slot(a, ep_counter(a, EP_RANK_RESERVED + rank), expert, &slot)) return {nullptr, nullptr};
-  const uint64_t at = recv_buf_layout(0, a.rank, slot, a.max_tokens);
-  return {ep_region(a, rank, EP_D_RECV) + at, ep_counter(a, EP_RANK_FINISHED + rank)};
+  return {ep_region(a, rank, EP_D_RECV) + at, ep_counter(a, (dedup ? EP_RANK_FINISHED : EP_FINISHED) + index)};
 }
 
 /* Reserves a token's slots. Lane k of warp 0 has top-k position k. Under dedup, a rank gets the token only once, at the
@@ -51,16 +41,13 @@ EP_DEVICE EpDestination ep_rank_slot(const EpArgs &a, int32_t expert) {
 EP_DEVICE EpDestination ep_reserve(const EpArgs &a, int64_t token) {
   const uint32_t k = lane_id();
   const int32_t expert = k < EP_TOPK ? a.topk_ids[token * EP_TOPK + k] : -1;
-  EpDestination d = {nullptr, nullptr};
-  const bool sends = ep_sends_to(a, expert);
+  bool sends = ep_sends_to(a, expert);
   if (EP_ALGO == EP_DEDUP) {
-    const int32_t rank = sends ? expert / EP_LOCAL_EXPERTS : -1;
-    const uint32_t same = __match_any_sync(EP_FULL_WARP, rank);
-    if (sends && static_cast<uint32_t>(__ffs(same)) == k + 1) d = ep_rank_slot(a, expert);
-  } else if (sends) {
-    d = ep_expert_slot(a, expert);
+    const uint32_t same = __match_any_sync(EP_FULL_WARP, sends ? expert / EP_LOCAL_EXPERTS : -1);
+    sends = sends && static_cast<uint32_t>(__ffs(same)) == k + 1;
   }
-  return d;
+  if (!sends) return {nullptr, nullptr};
+  return ep_destination(a, expert);
 }
 
 EP_DEVICE void ep_send_copies(const EpArgs &a, const uint8_t *message, const EpDestination *to) {

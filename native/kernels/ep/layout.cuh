@@ -115,6 +115,12 @@ EP_DEVICE uint64_t *ep_word(const EpArgs &a, int rank, EpRegion region, uint32_t
   return reinterpret_cast<uint64_t *>(ep_region(a, rank, region)) + index;
 }
 
+/* Returns whether this rank sends tokens to an expert, and later gets a row back. */
+EP_DEVICE bool ep_sends_to(const EpArgs &a, int32_t expert) {
+  if (expert < 0 || expert >= EP_EXPERTS) return false;
+  return !EP_SKIP_A2A || expert / EP_LOCAL_EXPERTS == a.rank;
+}
+
 struct EpSlice {
   int32_t start, count;
 };

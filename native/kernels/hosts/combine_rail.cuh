@@ -158,7 +158,7 @@ struct EpParts {
 EP_DEVICE bool ep_await_parts(const EpArgs &a, int64_t token, EpParts *p) {
   const uint32_t k = lane_id();
   const int32_t expert = k < EP_TOPK ? a.topk_ids[token * EP_TOPK + k] : -1;
-  const int32_t node = ep_returns(a, expert) ? ep_node_of(expert / EP_LOCAL_EXPERTS) : -1;
+  const int32_t node = ep_sends_to(a, expert) ? ep_node_of(expert / EP_LOCAL_EXPERTS) : -1;
   const uint32_t same = __match_any_sync(EP_FULL_WARP, node);
   const bool far = node >= 0 && node != ep_node_of(a.rank), alone = (same & (same - 1)) == 0;
   const uint64_t t = static_cast<uint64_t>(token);

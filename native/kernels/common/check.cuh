@@ -33,6 +33,12 @@ EP_DEVICE uint8_t *ep_heap(const EpArgs &a, int rank) { return a.heap[rank]; }
 EP_DEVICE bool ep_alive(const EpArgs &, int) { return true; }
 #endif
 
+/* Returns the address of a region of the state on a rank. */
+template <class T = uint8_t>
+EP_DEVICE T *ep_at(const EpArgs &a, int rank, int region) {
+  return reinterpret_cast<T *>(ep_heap(a, rank) + a.region[region]);
+}
+
 static const uint32_t EP_SPOIL_WORDS = 256;
 
 /* Overwrites one chunk of the outputs. `chunk` is its number, counted through all areas. Returns false if there are

@@ -1,16 +1,17 @@
-/* Names the entries of kernels that send and receive. Without EP_SPLIT, one launch does both. With EP_SPLIT, a call has
- * two launches. The first ends when everything has been sent, and the second receives. Between the launches the call
+/* The entries of kernels that send and receive. Without EP_SPLIT, one launch does both. With EP_SPLIT, a call has two
+ * launches. The first ends when everything has been sent, and the second receives. Between the launches the call
  * occupies no SM. The next call's first launch starts after this call's second launch has ended. */
 #pragma once
 
-/* The name of the entry that sends. With EP_FUSED it also receives. */
+/* EP_ENTRIES(name, call) defines the entries. call<true>(a) is the first launch, which with EP_FUSED also receives.
+ * call<false>(a) is the second. */
+#define EP_LAUNCH(name, call, first) \
+  EP_ENTRY(EP_THREADS, 1) name(const __grid_constant__ EpArgs a) { call<first>(a); }
 #ifdef EP_SPLIT
-#define EP_SENDER_NAME(name) name##_send
+#define EP_LAUNCHES(name, call) EP_LAUNCH(name##_send, call, true) EP_LAUNCH(name##_recv, call, false)
 static const bool EP_FUSED = false;
 #else
-#define EP_SENDER_NAME(name) name
+#define EP_LAUNCHES(name, call) EP_LAUNCH(name, call, true)
 static const bool EP_FUSED = true;
 #endif
-#define EP_SENDER(name) EP_SENDER_NAME(name)
-#define EP_RECEIVER_NAME(name) name##_recv
-#define EP_RECEIVER(name) EP_RECEIVER_NAME(name)
+#define EP_ENTRIES(name, call) EP_LAUNCHES(name, call) /* replaces a name that is a macro */

@@ -11,6 +11,11 @@ static const uint32_t EP_PAYLOAD = ep_payload(EP_DTYPE, EP_HIDDEN);
 static const uint32_t EP_TOKEN_SCALES = ep_scales(EP_DTYPE, EP_HIDDEN);
 static const uint32_t EP_VECTORS = EP_PAYLOAD / 16;
 
+/* Returns the number of a token's place in a set of places [source rank][max_tokens]. */
+EP_DEVICE uint64_t ep_token_place(const EpArgs &a, uint32_t set, int source, uint32_t token) {
+  return static_cast<uint64_t>(set * EP_RANKS + source) * a.max_tokens + token;
+}
+
 /* Returns whether a vector number is inside the token. If EP_VECTORS is a multiple of 32 * n, the compiler knows
  * the answer. */
 template <uint32_t n>
@@ -20,10 +25,11 @@ EP_DEVICE bool ep_has_scale(uint32_t vector) { return EP_TOKEN_SCALES > 0 && ep_
 
 EP_DEVICE uint32_t *ep_slot_scale(uint8_t *slot, uint32_t vector) { return reinterpret_cast<uint32_t *>(slot + EP_PAYLOAD) + vector / 8; }
 
-/* Loads a lane's part of a polled slot, and returns its largest word: the sentinel if data is missing. */
+/* Loads a lane's part of a polled slot. Returns the largest of its words and of `largest`: the sentinel if data is
+ * missing. */
 template <uint32_t n>
-EP_DEVICE uint32_t ep_load_part(uint8_t *slot, uint32_t first, uint4 (&data)[n], uint32_t (&scale)[n]) {
-  uint32_t largest = 0;
+EP_DEVICE uint32_t ep_load_part(uint8_t *slot, uint32_t first, uint4 (&data)[n], uint32_t (&scale)[n],
+                               uint32_t largest = 0) {
 #pragma unroll
   for (uint32_t v = 0; v < n; v++) {
     uint32_t vector = first + 32 * v;

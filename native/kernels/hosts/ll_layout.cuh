@@ -30,10 +30,8 @@
 #pragma once
 
 /* Sizes, calls and sentinels are those of ll/layout.cuh; regions differ. */
-#define ll_at ll_at_of_one_host
 #define ll_return ll_return_of_one_host
 #include "ll/layout.cuh"
-#undef ll_at
 #undef ll_return
 #include "hosts/topology.cuh"
 #include "hosts/transport.cuh"

@@ -81,6 +81,7 @@ EP_DEVICE void ll_combine_async(const EpArgs &a, const LlCall &c, LlReturnAhead 
   }
 }
 
+/* Returns the call of a block that sums rows, in a launch that both sends and sums. */
 EP_DEVICE LlCall ll_summing(const EpArgs &a, LlCall c) {
   const uint32_t only = ll_summing_blocks(a);
   if (only > 0) {
@@ -90,34 +91,28 @@ EP_DEVICE LlCall ll_summing(const EpArgs &a, LlCall c) {
   return c;
 }
 
-EP_ENTRY(EP_THREADS, 1) EP_SENDER(combine_ll)(const __grid_constant__ EpArgs a) {
+template <bool first>
+EP_DEVICE void ll_combine(const EpArgs &a) {
   ep_span_begin(a);
-  if (EP_FUSED) ll_begin_sums();
+  if (!first || EP_FUSED) ll_begin_sums();
   pdl_wait();
   pdl_launch();
-  ep_drill_delay(a);
-  LlCall c = {0, warp_id(), lane_id(), warps_in_block(), blockIdx.x, gridDim.x - ll_summing_blocks(a)};
-  LlReturnAhead ahead = ll_return_ahead(a, c);
-  c.number = ep_number(a);
+  if (first) ep_drill_delay(a);
+  LlCall c = {first ? 0 : ep_number(a), warp_id(),  lane_id(),
+              warps_in_block(),         blockIdx.x, gridDim.x - (first ? ll_summing_blocks(a) : 0)};
+  LlReturnAhead ahead;
+  if (first) {
+    ahead = ll_return_ahead(a, c);
+    c.number = ep_number(a);
+  }
   if (ep_warp_leaves(a, c.number)) return;
-  ep_announce(a, c, c.blocks - 1);
-  if (ll_sends(a, c)) ll_combine_async(a, c, ahead);
+  if (first) ep_announce(a, c, c.blocks - 1);
+  if (first && ll_sends(a, c)) ll_combine_async(a, c, ahead);
   EP_NUMBER_DONE(a, c.number);
-  ep_span_stage(a, EP_STAGE_SENT);
-  if (EP_FUSED && (ll_summing_blocks(a) == 0 || !ll_sends(a, c))) ll_combine_wait(a, ll_summing(a, c));
+  if (first) ep_span_stage(a, EP_STAGE_SENT);
+  if (!first) ll_combine_wait(a, c);
+  if (first && EP_FUSED && (ll_summing_blocks(a) == 0 || !ll_sends(a, c))) ll_combine_wait(a, ll_summing(a, c));
   ep_span_end(a);
 }
 
-#ifdef EP_SPLIT
-EP_ENTRY(EP_THREADS, 1) EP_RECEIVER(combine_ll)(const __grid_constant__ EpArgs a) {
-  ep_span_begin(a);
-  ll_begin_sums();
-  pdl_wait();
-  pdl_launch();
-  LlCall c = ll_call(a);
-  if (ep_warp_leaves(a, c.number)) return;
-  EP_NUMBER_DONE(a, c.number);
-  ll_combine_wait(a, c);
-  ep_span_end(a);
-}
-#endif
+EP_ENTRIES(combine_ll, ll_combine)

@@ -291,35 +291,24 @@ EP_DEVICE void ll_dispatch_wait(const EpArgs &a, const LlCall &c, LlShared &s, u
 }
 
 #ifndef EP_COUNT_IDS /* with EP_COUNT_IDS the entry is in dispatch_ids.cuh */
-EP_ENTRY(EP_THREADS, 1) EP_SENDER(dispatch_ll)(const __grid_constant__ EpArgs a) {
-  __shared__ LlShared s; /* in a split call only the counting block uses it */
+template <bool first>
+EP_DEVICE void ll_dispatch(const EpArgs &a) {
+  __shared__ LlShared s; /* in a first launch without EP_FUSED only the counting block uses it */
   ep_span_begin(a);
   pdl_wait();
-  if (EP_FUSED) pdl_launch();
-  ep_drill_delay(a);
+  if (first && EP_FUSED) pdl_launch();
+  if (first) ep_drill_delay(a);
   LlCall c = ll_call(a);
-  if (EP_FUSED && threadIdx.x == 0) s.failed = s.ready = 0;
+  if ((!first || EP_FUSED) && threadIdx.x == 0) s.failed = s.ready = 0;
   if (ep_block_leaves(a)) return;
-  uint32_t senders = ll_senders(a, c);
-  ll_dispatch_async(a, c, s, senders);
+  uint32_t senders = first ? ll_senders(a, c) : 0;
+  if (first) ll_dispatch_async(a, c, s, senders);
   EP_NUMBER_DONE(a, c.number);
-  ep_span_stage(a, EP_STAGE_SENT);
-  if (c.warp == 0) ll_clear_headers(a, c);
-  if (EP_FUSED) ll_dispatch_wait(a, c, s, a.receivers > 0 ? senders : 0);
+  if (first) ep_span_stage(a, EP_STAGE_SENT);
+  if (first && c.warp == 0) ll_clear_headers(a, c);
+  if (!first || EP_FUSED) ll_dispatch_wait(a, c, s, a.receivers > 0 ? senders : 0);
   ep_span_end(a);
 }
 
-#ifdef EP_SPLIT
-EP_ENTRY(EP_THREADS, 1) EP_RECEIVER(dispatch_ll)(const __grid_constant__ EpArgs a) {
-  __shared__ LlShared s;
-  ep_span_begin(a);
-  pdl_wait();
-  LlCall c = ll_call(a);
-  if (threadIdx.x == 0) s.failed = s.ready = 0;
-  if (ep_block_leaves(a)) return;
-  EP_NUMBER_DONE(a, c.number);
-  ll_dispatch_wait(a, c, s, 0);
-  ep_span_end(a);
-}
-#endif
+EP_ENTRIES(dispatch_ll, ll_dispatch)
 #endif

@@ -26,34 +26,29 @@ static const uint32_t LL_SLOT_BYTES = ep_up(EP_PAYLOAD + EP_TOKEN_SCALES * 4, 16
 static const uint32_t LL_RETURN_SLOTS = EP_RANKS > EP_TOPK ? EP_RANKS : EP_TOPK;
 static const uint32_t LL_COUNT_WORDS = EP_LOCAL_EXPERTS + 1;
 
-EP_DEVICE uint8_t *ll_at(const EpArgs &a, int rank, LlRegion region) { return a.heap[rank] + a.region[region]; }
-
 /* Returns the count words of a source. There are three sets of counts and headers, and call n uses set n % 3. During
  * a call, a fast rank may already write the next call's set, and this rank clears the previous call's set. */
 EP_DEVICE uint64_t *ll_counts(const EpArgs &a, int owner, uint32_t call, int source) {
-  return reinterpret_cast<uint64_t *>(ll_at(a, owner, LL_COUNTS)) + (call % 3 * EP_RANKS + source) * LL_COUNT_WORDS;
+  return ep_at<uint64_t>(a, owner, LL_COUNTS) + (call % 3 * EP_RANKS + source) * LL_COUNT_WORDS;
 }
 
 EP_DEVICE uint64_t *ll_header(const EpArgs &a, int owner, uint32_t call, int source, uint32_t token) {
-  return reinterpret_cast<uint64_t *>(ll_at(a, owner, LL_HEADERS)) +
-         (static_cast<uint64_t>(call % 3 * EP_RANKS + source) * a.max_tokens + token) * EP_TOPK;
+  return ep_at<uint64_t>(a, owner, LL_HEADERS) + ep_token_place(a, call % 3, source, token) * EP_TOPK;
 }
 
 EP_DEVICE uint8_t *ll_slot(const EpArgs &a, int owner, uint32_t call, int source, uint32_t token) {
-  return ll_at(a, owner, LL_SLOTS) +
-         (static_cast<uint64_t>((call & 1) * EP_RANKS + source) * a.max_tokens + token) * LL_SLOT_BYTES;
+  return ep_at(a, owner, LL_SLOTS) + ep_token_place(a, call & 1, source, token) * LL_SLOT_BYTES;
 }
 
 EP_DEVICE uint64_t *ll_route(const EpArgs &a, int source, uint32_t token) {
-  return reinterpret_cast<uint64_t *>(ll_at(a, a.rank, LL_ROUTE)) +
-         (static_cast<uint64_t>(source) * a.max_tokens + token) * EP_TOPK;
+  return ep_at<uint64_t>(a, a.rank, LL_ROUTE) + (static_cast<uint64_t>(source) * a.max_tokens + token) * EP_TOPK;
 }
 
-EP_DEVICE uint32_t *ll_tokens(const EpArgs &a) { return reinterpret_cast<uint32_t *>(ll_at(a, a.rank, LL_TOKENS)); }
+EP_DEVICE uint32_t *ll_tokens(const EpArgs &a) { return ep_at<uint32_t>(a, a.rank, LL_TOKENS); }
 
-EP_DEVICE uint32_t *ep_started(const EpArgs &a, int owner) { return reinterpret_cast<uint32_t *>(ll_at(a, owner, LL_STARTED)); }
+EP_DEVICE uint32_t *ep_started(const EpArgs &a, int owner) { return ep_at<uint32_t>(a, owner, LL_STARTED); }
 
 EP_DEVICE uint8_t *ll_return(const EpArgs &a, int owner, uint32_t call, uint32_t token, uint32_t slot) {
   uint64_t at = static_cast<uint64_t>(call & 1) * a.max_tokens + token;
-  return ll_at(a, owner, LL_RETURN) + (at * LL_RETURN_SLOTS + slot) * (2 * EP_HIDDEN);
+  return ep_at(a, owner, LL_RETURN) + (at * LL_RETURN_SLOTS + slot) * (2 * EP_HIDDEN);
 }

@@ -17,7 +17,8 @@ static const uint32_t LL_STEP = EP_UNIT_BYTES / LL_WARP_BYTES;
 EP_DEVICE uint32_t ll_summing_blocks(const EpArgs &a) { return static_cast<uint32_t>(a.wait_sms); }
 
 EP_DEVICE uint8_t *ll_return(const EpArgs &a, int owner, uint32_t call, uint32_t token, uint32_t slot) {
-  return masked_return(a, owner, call, token, slot);
+  uint64_t at = static_cast<uint64_t>(call & 1) * a.max_tokens + token;
+  return ep_at(a, owner, RANK_RETURN) + (at * MASKED_RETURN_SLOTS + slot) * (2 * EP_HIDDEN);
 }
 EP_DEVICE uint32_t ll_places(const EpArgs &a, uint32_t source) {
   if (!ep_alive(a, source)) return 0; /* the rank may have been lost after the dispatch */

@@ -150,16 +150,7 @@ EP_DEVICE bool masked_wait_part(const EpArgs &a, const EpCall &c, const MaskedSh
     p.expert = ld_relaxed_sys(head + 1 + k);
     p.row = ld_relaxed_sys(head + 1 + EP_TOPK + k);
     uint32_t largest = max(max(p.token, p.expert), p.row);
-#pragma unroll
-    for (uint32_t v = 0; v < RANK_STEP; v++) {
-      uint32_t vector = first + 32 * v;
-      p.data[v] = make_uint4(0, 0, 0, 0);
-      p.scale[v] = 0;
-      if (ep_inside<RANK_STEP>(vector)) p.data[v] = ld_relaxed_sys(reinterpret_cast<const uint4 *>(slot) + vector);
-      if (ep_has_scale<RANK_STEP>(vector)) p.scale[v] = ld_relaxed_sys(ep_slot_scale(slot, vector));
-    }
-#pragma unroll
-    for (uint32_t v = 0; v < RANK_STEP; v++) largest = max(largest, max(ep_largest(p.data[v]), p.scale[v]));
+    largest = ep_load_part<RANK_STEP>(slot, first, p.data, p.scale, largest);
     if (__all_sync(EP_FULL_WARP, largest != EP_SENTINEL)) break;
     if (!ep_again_warp(spin, a, {EP_PHASE_DISPATCH_WAIT, -1, static_cast<int32_t>(p.source)}, 1, 0)) return false;
   }
@@ -211,30 +202,20 @@ EP_DEVICE void masked_begin(MaskedShared &s) {
   for (uint32_t e = threadIdx.x; e < EP_EXPERTS; e += blockDim.x) s.places.before[e] = s.places.all[e] = 0;
 }
 
-EP_ENTRY(EP_THREADS, 1) EP_SENDER(dispatch_masked)(const __grid_constant__ EpArgs a) {
+template <bool first>
+EP_DEVICE void masked_dispatch(const EpArgs &a) {
   __shared__ MaskedShared s;
   ep_begin(a);
-  ep_drill_delay(a);
+  if (first) ep_drill_delay(a);
   EpCall c = ep_call(a);
   if (ep_block_leaves(a)) return;
   masked_begin(s);
-  if (!EP_FUSED || ep_sends(c)) masked_dispatch_async(a, c, s);
+  if (first && (!EP_FUSED || ep_sends(c))) masked_dispatch_async(a, c, s);
   EP_NUMBER_DONE(a, c.number);
-  ep_span_stage(a, EP_STAGE_SENT);
-  masked_clear_heads(a, c);
-  if (EP_FUSED && ep_receives(c)) masked_dispatch_wait(a, c, s);
+  if (first) ep_span_stage(a, EP_STAGE_SENT);
+  if (first) masked_clear_heads(a, c);
+  if (!first || (EP_FUSED && ep_receives(c))) masked_dispatch_wait(a, c, s);
   ep_span_end(a);
 }
 
-#ifdef EP_SPLIT
-EP_ENTRY(EP_THREADS, 1) EP_RECEIVER(dispatch_masked)(const __grid_constant__ EpArgs a) {
-  __shared__ MaskedShared s;
-  ep_begin(a);
-  EpCall c = ep_call(a);
-  if (ep_block_leaves(a)) return;
-  masked_begin(s);
-  EP_NUMBER_DONE(a, c.number);
-  masked_dispatch_wait(a, c, s);
-  ep_span_end(a);
-}
-#endif
+EP_ENTRIES(dispatch_masked, masked_dispatch)

@@ -21,34 +21,25 @@ enum MaskedRegion {
 static const uint32_t MASKED_RETURN_SLOTS = EP_RANKS > EP_TOPK ? EP_RANKS : EP_TOPK;
 static const uint32_t MASKED_ROUTE = 1 + EP_TOPK; /* words of a route */
 
-EP_DEVICE uint8_t *masked_at(const EpArgs &a, int rank, MaskedRegion region) { return ep_heap(a, rank) + a.region[region]; }
-
 /* Returns the words of a message's head. Call n uses set n % 3. During call n this rank reads set n % 3 and
  * clears the set of call n - 1, while a fast rank may already write the set of call n + 1. */
 EP_DEVICE uint32_t *masked_head(const EpArgs &a, int owner, uint32_t call, int source, uint32_t place) {
-  return reinterpret_cast<uint32_t *>(masked_at(a, owner, MASKED_HEADS)) +
-         (static_cast<uint64_t>(call % 3 * EP_RANKS + source) * a.max_tokens + place) * RANK_HEAD;
+  return ep_at<uint32_t>(a, owner, MASKED_HEADS) + ep_token_place(a, call % 3, source, place) * RANK_HEAD;
 }
 EP_DEVICE uint64_t *masked_count(const EpArgs &a, int owner, uint32_t call, int source, uint32_t expert) {
-  return reinterpret_cast<uint64_t *>(masked_at(a, owner, MASKED_EXPERTS)) + ((call & 1) * EP_RANKS + source) * EP_LOCAL_EXPERTS + expert;
+  return ep_at<uint64_t>(a, owner, MASKED_EXPERTS) + ((call & 1) * EP_RANKS + source) * EP_LOCAL_EXPERTS + expert;
 }
 EP_DEVICE uint64_t *masked_last(const EpArgs &a, uint32_t call) {
-  return reinterpret_cast<uint64_t *>(masked_at(a, a.rank, MASKED_LAST)) + (call & 1) * EP_RANKS;
+  return ep_at<uint64_t>(a, a.rank, MASKED_LAST) + (call & 1) * EP_RANKS;
 }
 EP_DEVICE uint64_t *masked_tokens(const EpArgs &a, int owner, uint32_t call, int source) {
-  return reinterpret_cast<uint64_t *>(masked_at(a, owner, MASKED_TOKENS)) + call % 3 * EP_RANKS + source;
+  return ep_at<uint64_t>(a, owner, MASKED_TOKENS) + call % 3 * EP_RANKS + source;
 }
 EP_DEVICE uint64_t *masked_ids(const EpArgs &a, int owner, uint32_t call, int source, uint32_t token) {
-  return reinterpret_cast<uint64_t *>(masked_at(a, owner, MASKED_IDS)) +
-         (static_cast<uint64_t>(call % 3 * EP_RANKS + source) * a.max_tokens + token) * EP_TOPK;
+  return ep_at<uint64_t>(a, owner, MASKED_IDS) + ep_token_place(a, call % 3, source, token) * EP_TOPK;
 }
 EP_DEVICE uint64_t *masked_weight(const EpArgs &a, int owner, uint32_t call, int source, uint32_t token) {
-  return reinterpret_cast<uint64_t *>(masked_at(a, owner, MASKED_WEIGHTS)) +
-         (static_cast<uint64_t>((call & 1) * EP_RANKS + source) * a.max_tokens + token) * EP_TOPK;
-}
-EP_DEVICE uint8_t *masked_return(const EpArgs &a, int owner, uint32_t call, uint32_t token, uint32_t slot) {
-  uint64_t at = static_cast<uint64_t>(call & 1) * a.max_tokens + token;
-  return rank_at(a, owner, RANK_RETURN) + (at * MASKED_RETURN_SLOTS + slot) * (2 * EP_HIDDEN);
+  return ep_at<uint64_t>(a, owner, MASKED_WEIGHTS) + ep_token_place(a, call & 1, source, token) * EP_TOPK;
 }
 
 EP_DEVICE uint32_t masked_room(const EpArgs &a) { return EP_RANKS * static_cast<uint32_t>(a.max_tokens); }
@@ -73,17 +64,20 @@ EP_DEVICE uint32_t masked_left(const MaskedClear &c, const uint64_t *count) {
   uint64_t word = *count;
   return word >> 32 == c.number ? static_cast<uint32_t>(word) : 0;
 }
+template <class Word>
+EP_DEVICE void masked_clear_words(const MaskedClear &c, Word *words, uint32_t used) {
+  const Word empty = static_cast<Word>(~0ull);
+  for (uint32_t i = c.block * 32 + c.lane; i < used; i += c.blocks * 32) st_relaxed_sys(words + i, empty);
+}
 EP_DEVICE void masked_clear_heads_of(const EpArgs &a, const MaskedClear &c) {
   for (int source = 0; source < EP_RANKS; source++) {
     uint32_t used = masked_left(c, masked_last(a, c.number) + source) * RANK_HEAD;
-    uint32_t *words = masked_head(a, a.rank, c.number, source, 0);
-    for (uint32_t i = c.block * 32 + c.lane; i < used; i += c.blocks * 32) st_relaxed_sys(words + i, EP_SENTINEL);
+    masked_clear_words(c, masked_head(a, a.rank, c.number, source, 0), used);
   }
 }
 EP_DEVICE void masked_clear_ids_of(const EpArgs &a, const MaskedClear &c) {
   for (int source = 0; source < EP_RANKS; source++) {
     uint32_t used = masked_left(c, masked_tokens(a, a.rank, c.number, source)) * EP_TOPK;
-    uint64_t *words = masked_ids(a, a.rank, c.number, source, 0);
-    for (uint32_t i = c.block * 32 + c.lane; i < used; i += c.blocks * 32) st_relaxed_sys(words + i, static_cast<uint64_t>(~0ull));
+    masked_clear_words(c, masked_ids(a, a.rank, c.number, source, 0), used);
   }
 }

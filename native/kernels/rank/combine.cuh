@@ -158,26 +158,18 @@ EP_DEVICE void rank_combine_wait(const EpArgs &a, const EpCall &c) {
   }
 }
 
-EP_ENTRY(EP_THREADS, 1) EP_SENDER(combine_rank)(const __grid_constant__ EpArgs a) {
+template <bool first>
+EP_DEVICE void rank_combine(const EpArgs &a) {
   ep_begin(a);
-  ep_drill_delay(a);
+  if (first) ep_drill_delay(a);
   EpCall c = ep_call(a);
   if (ep_warp_leaves(a, c.number)) return;
-  ep_announce(a, c, 0);
-  if (!EP_FUSED || ep_sends(c)) rank_combine_async(a, c);
+  if (first) ep_announce(a, c, 0);
+  if (first && (!EP_FUSED || ep_sends(c))) rank_combine_async(a, c);
   EP_NUMBER_DONE(a, c.number);
-  ep_span_stage(a, EP_STAGE_SENT);
-  if (EP_FUSED && ep_receives(c)) rank_combine_wait(a, c);
+  if (first) ep_span_stage(a, EP_STAGE_SENT);
+  if (!first || (EP_FUSED && ep_receives(c))) rank_combine_wait(a, c);
   ep_span_end(a);
 }
 
-#ifdef EP_SPLIT
-EP_ENTRY(EP_THREADS, 1) EP_RECEIVER(combine_rank)(const __grid_constant__ EpArgs a) {
-  ep_begin(a);
-  EpCall c = ep_call(a);
-  if (ep_warp_leaves(a, c.number)) return;
-  EP_NUMBER_DONE(a, c.number);
-  rank_combine_wait(a, c);
-  ep_span_end(a);
-}
-#endif
+EP_ENTRIES(combine_rank, rank_combine)

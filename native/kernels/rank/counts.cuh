@@ -81,7 +81,7 @@ EP_DEVICE void rank_home_leave_counts(const EpArgs &a, const RankHomeShared &s) 
   uint32_t rows = 0;
   for (uint32_t q = 0; q < (threadIdx.x == EP_RANKS ? EP_RANKS : 0); q++) rows += s.rows[q][a.rank];
   if (threadIdx.x < EP_RANKS) rows = EP_PACKED ? s.first[threadIdx.x] : s.rows[threadIdx.x][a.rank];
-  rank_left_counts(a)[threadIdx.x] = rows;
+  a.row_offsets[threadIdx.x] = rows;
 }
 
 EP_DEVICE uint64_t rank_row_on(const RankHomeShared &s, uint32_t i, int to) { return s.there[to] + static_cast<uint64_t>(rank_place(s.tile, i, to)); }

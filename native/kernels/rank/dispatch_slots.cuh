@@ -42,14 +42,7 @@ EP_DEVICE void rank_send(const EpArgs &a, const EpCall &c, const RankTile &t, ui
     }
     if (unit != 0) continue;
     if (own && c.lane == 0) rank_places(a)[token] = static_cast<int32_t>(place);
-    for (uint32_t w = c.lane; w < RANK_HEAD; w += 32) {
-      uint32_t word = rank_head(a, token, to, w);
-      if (direct) {
-        rank_put_head(a, a.rank, row, w, word);
-      } else {
-        st_relaxed_sys(rank_slot_head(slot) + w, word);
-      }
-    }
+    rank_send_head(a, c, token, to, slot, direct, row);
   }
 }
 
@@ -119,8 +112,8 @@ EP_DEVICE void rank_index(const EpArgs &a, const EpCall &c, RankShared &s) {
       s.first[c.lane] = first;
     }
     if (here && c.block == gridDim.x - 1) {
-      if (c.lane < EP_RANKS) rank_left_counts(a)[c.lane] = EP_PACKED ? first : rows;
-      if (c.lane == 0) rank_left_counts(a)[EP_RANKS] = all;
+      if (c.lane < EP_RANKS) a.row_offsets[c.lane] = EP_PACKED ? first : rows;
+      if (c.lane == 0) a.row_offsets[EP_RANKS] = all;
     }
   }
   __syncthreads();
@@ -224,29 +217,19 @@ EP_DEVICE void rank_dispatch_wait(const EpArgs &a, const EpCall &c, RankShared &
   }
 }
 
-EP_ENTRY(EP_THREADS, 1) EP_SENDER(dispatch_rank)(const __grid_constant__ EpArgs a) {
+template <bool first>
+EP_DEVICE void rank_dispatch(const EpArgs &a) {
   __shared__ RankShared s;
   ep_begin(a);
-  ep_drill_delay(a);
+  if (first) ep_drill_delay(a);
   EpCall c = ep_call(a);
   if (ep_block_leaves(a)) return;
   rank_begin(s);
-  if (!EP_FUSED || ep_sends(c)) rank_dispatch_async(a, c, s);
+  if (first && (!EP_FUSED || ep_sends(c))) rank_dispatch_async(a, c, s);
   EP_NUMBER_DONE(a, c.number);
-  ep_span_stage(a, EP_STAGE_SENT);
-  if (EP_FUSED && ep_receives(c)) rank_dispatch_wait(a, c, s);
+  if (first) ep_span_stage(a, EP_STAGE_SENT);
+  if (!first || (EP_FUSED && ep_receives(c))) rank_dispatch_wait(a, c, s);
   ep_span_end(a);
 }
 
-#ifdef EP_SPLIT
-EP_ENTRY(EP_THREADS, 1) EP_RECEIVER(dispatch_rank)(const __grid_constant__ EpArgs a) {
-  __shared__ RankShared s;
-  ep_begin(a);
-  EpCall c = ep_call(a);
-  if (ep_block_leaves(a)) return;
-  rank_begin(s);
-  EP_NUMBER_DONE(a, c.number);
-  rank_dispatch_wait(a, c, s);
-  ep_span_end(a);
-}
-#endif
+EP_ENTRIES(dispatch_rank, rank_dispatch)

@@ -51,33 +51,22 @@ EP_DEVICE uint32_t rank_turn(const EpCall &c, uint32_t i, uint32_t rows) {
   return i / c.senders < each ? i % c.senders * each + i / c.senders : rows;
 }
 
-EP_DEVICE uint8_t *rank_at(const EpArgs &a, int owner, RankRegion region) { return ep_heap(a, owner) + a.region[region]; }
-
 EP_DEVICE uint64_t *rank_count_for(const EpArgs &a, int owner, uint32_t call, int source, int rank) {
-  return reinterpret_cast<uint64_t *>(rank_at(a, owner, RANK_COUNTS)) + ((call & 1) * EP_RANKS + source) * EP_RANKS + rank;
+  return ep_at<uint64_t>(a, owner, RANK_COUNTS) + ((call & 1) * EP_RANKS + source) * EP_RANKS + rank;
 }
 EP_DEVICE uint64_t *rank_count(const EpArgs &a, int owner, uint32_t call, int source) {
   return rank_count_for(a, owner, call, source, owner);
 }
 EP_DEVICE uint8_t *rank_slot(const EpArgs &a, int owner, uint32_t call, int source, uint32_t place) {
-  return rank_at(a, owner, RANK_SLOTS) +
-         (static_cast<uint64_t>((call & 1) * EP_RANKS + source) * a.max_tokens + place) * RANK_SLOT_BYTES;
+  return ep_at(a, owner, RANK_SLOTS) + ep_token_place(a, call & 1, source, place) * RANK_SLOT_BYTES;
 }
 EP_DEVICE uint32_t *rank_slot_head(uint8_t *slot) { return reinterpret_cast<uint32_t *>(slot + EP_PAYLOAD) + EP_TOKEN_SCALES; }
 
-EP_DEVICE uint8_t *rank_left(const EpArgs &a) { return a.out; }
-EP_DEVICE uint32_t *rank_left_scales(const EpArgs &a) { return reinterpret_cast<uint32_t *>(a.out_scales); }
-EP_DEVICE uint32_t *rank_left_counts(const EpArgs &a) { return a.row_offsets; }
-EP_DEVICE int32_t *rank_left_experts(const EpArgs &a) { return a.expert_ids; }
-EP_DEVICE uint32_t *rank_left_weights(const EpArgs &a) { return a.scale_offsets; }
-EP_DEVICE int32_t *rank_left_tokens(const EpArgs &a) { return a.src_info; }
 /* For each token of this rank: its place among this rank's own rows. */
 EP_DEVICE int32_t *rank_places(const EpArgs &a) { return a.src_info + 2 * a.max_rows; }
 
-EP_DEVICE uint32_t *ep_started(const EpArgs &a, int owner) {
-  return reinterpret_cast<uint32_t *>(rank_at(a, owner, RANK_STARTED));
-}
+EP_DEVICE uint32_t *ep_started(const EpArgs &a, int owner) { return ep_at<uint32_t>(a, owner, RANK_STARTED); }
 EP_DEVICE uint8_t *rank_return(const EpArgs &a, int owner, uint32_t call, uint32_t token, uint32_t from) {
   uint64_t at = static_cast<uint64_t>(call & 1) * a.max_tokens + token;
-  return rank_at(a, owner, RANK_RETURN) + (at * EP_RANKS + from) * (2 * EP_HIDDEN);
+  return ep_at(a, owner, RANK_RETURN) + (at * EP_RANKS + from) * (2 * EP_HIDDEN);
 }

@@ -43,14 +43,7 @@ EP_DEVICE void rank_home_end(const EpArgs &a, const EpCall &c, const RankHomeSha
 #pragma unroll
     for (uint32_t w = 0; w < RANK_SCALE_LANE; w++)
       if (w * 32 + c.lane < EP_TOKEN_SCALES) st_relaxed_sys(scales + w * 32 + c.lane, kept.word[w]);
-    for (uint32_t w = c.lane; w < RANK_HEAD; w += 32) {
-      uint32_t word = rank_head(a, token, to, w);
-      if (own) {
-        rank_put_head(a, a.rank, row, w, word);
-      } else {
-        st_relaxed_sys(rank_slot_head(slot) + w, word);
-      }
-    }
+    rank_send_head(a, c, token, to, slot, own, row);
     if (own && c.lane == 0) rank_places(a)[token] = static_cast<int32_t>(place);
   }
 }

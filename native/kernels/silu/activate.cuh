@@ -54,8 +54,6 @@ EP_DEVICE void silu8(const EpSiluArgs &a, const SiluInput &v, float (&z)[8]) {
   }
 }
 
-EP_DEVICE uint32_t silu_rows(const EpSiluArgs &a) { return min(a.row_offsets[a.groups], static_cast<uint32_t>(a.max_rows)); }
-
 /* Number of columns that a warp handles at a time, 8 in each lane. An index of a piece fits in 32 bits, because 2^32
  * pieces would need buffers of 2 TB. */
 constexpr uint32_t EP_PIECE = 256;
@@ -84,7 +82,7 @@ EP_DEVICE void silu_each_piece(const EpSiluArgs &a, Body body) {
   SiluInput ahead[EP_IN_FLIGHT];
 #pragma unroll
   for (uint32_t j = 0; j < EP_IN_FLIGHT; j++) ahead[j] = silu_load(a, u + j * step, held);
-  const uint32_t pieces = silu_rows(a) * EP_PIECES;
+  const uint32_t pieces = min(a.row_offsets[a.groups], static_cast<uint32_t>(a.max_rows)) * EP_PIECES;
   for (; u < pieces; u += EP_IN_FLIGHT * step) {
 #pragma unroll
     for (uint32_t j = 0; j < EP_IN_FLIGHT; j++) {

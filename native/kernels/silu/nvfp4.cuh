@@ -4,15 +4,17 @@
  * number of blocks. */
 #include "silu/fp4.cuh"
 
+#if EP_INTERLEAVED
+#define SILU_KERNEL fused_silu_nvfp4_interleaved
+#else
+#define SILU_KERNEL fused_silu_nvfp4
+#endif
+
 EP_DEVICE uint32_t silu_scale_atom(uint32_t scale) {
   uint32_t atom = 0;
 #pragma unroll
   for (uint32_t i = 0; i < 4; i++) atom |= __shfl_sync(EP_FULL_WARP, scale, (lane_id() & 24u) + 2 * i) << (8 * i);
   return atom;
-}
-
-EP_DEVICE void silu_store_atom(const EpSiluArgs &a, EpRow r, uint32_t c, uint32_t atom) {
-  *reinterpret_cast<uint32_t *>(a.scales + ep_nvfp4_atom<EP_HIDDEN>(r, c / 64)) = atom;
 }
 
 /* Returns the group of a row: the last group that begins at the row or before it. Each step of the search looks at 32
@@ -46,24 +48,13 @@ EP_DEVICE void silu_zero_padding(const EpSiluArgs &a) {
   }
 }
 
-EP_DEVICE void silu_nvfp4(const EpSiluArgs &a) {
-  silu_each_piece(a, [&](uint64_t row, uint32_t c, const float (&z)[8]) {
-    const uint32_t group = silu_group(a, row);
-    const EpQuantized q = silu_fp4<EP_NVFP4>(z, a.input_scales[group]);
-    const uint32_t atom = silu_scale_atom(q.scale);
-    if (c >= EP_HIDDEN) return;
-    *reinterpret_cast<uint32_t *>(a.out + (row * EP_HIDDEN + c) / 2) = q.payload.x;
-    if (c % 64 == 0) silu_store_atom(a, silu_place(a, group, static_cast<uint32_t>(row) - a.row_offsets[group]), c, atom);
-  });
-  silu_zero_padding(a);
-}
-
-#if EP_INTERLEAVED
-EP_ENTRY(EP_THREADS, 1) fused_silu_nvfp4_interleaved(const __grid_constant__ EpSiluArgs a) {
-#else
-EP_ENTRY(EP_THREADS, 1) fused_silu_nvfp4(const __grid_constant__ EpSiluArgs a) {
-#endif
-  pdl_wait();
-  silu_nvfp4(a);
-  pdl_launch();
+EP_DEVICE void silu_store(const EpSiluArgs &a, uint64_t row, uint32_t c, const float (&z)[8]) {
+  const uint32_t group = silu_group(a, row);
+  const EpQuantized q = silu_fp4<EP_NVFP4>(z, a.input_scales[group]);
+  const uint32_t atom = silu_scale_atom(q.scale);
+  if (c >= EP_HIDDEN) return;
+  *reinterpret_cast<uint32_t *>(a.out + (row * EP_HIDDEN + c) / 2) = q.payload.x;
+  if (c % 64 != 0) return;
+  const EpRow place = silu_place(a, group, static_cast<uint32_t>(row) - a.row_offsets[group]);
+  *reinterpret_cast<uint32_t *>(a.scales + ep_nvfp4_atom<EP_HIDDEN>(place, c / 64)) = atom;
 }

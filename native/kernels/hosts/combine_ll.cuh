@@ -111,23 +111,14 @@ static __device__ void lh_combine_wait(const EpArgs &a, const LlCall &c) {
   }
 }
 
-EP_ENTRY(EP_THREADS, 1) ll_hosts_combine_async(const __grid_constant__ EpArgs a) {
-  lh_run(a, [&](const LlCall &c) {
-    if (lh_combine_send(a, c) && LH_FAR_RANKS > 0) net_quiet();
-  });
-}
-
-EP_ENTRY(EP_THREADS, 1) ll_hosts_combine_wait(const __grid_constant__ EpArgs a) {
-  lh_run(a, [&](const LlCall &c) { lh_combine_wait(a, c); });
-}
-
 /* Sends rows back and sums the rows that arrive. It waits for the network last, because the caller may overwrite
  * the rows once the kernel has ended. */
-EP_ENTRY(EP_THREADS, 1) ll_hosts_combine(const __grid_constant__ EpArgs a) {
+template <bool sends, bool receives>
+static __device__ void lh_combine(const EpArgs &a) {
   lh_run(a, [&](const LlCall &c) {
-    if (lh_combine_send(a, c)) {
-      lh_combine_wait(a, c);
-      if (LH_FAR_RANKS > 0) net_quiet();
-    }
+    if (sends && !lh_combine_send(a, c)) return;
+    if (receives) lh_combine_wait(a, c);
+    if (sends && LH_FAR_RANKS > 0) net_quiet();
   });
 }
+LH_ENTRIES(ll_hosts_combine, lh_combine)

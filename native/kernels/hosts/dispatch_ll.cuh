@@ -176,17 +176,11 @@ static __device__ void lh_dispatch_wait(const EpArgs &a, const LlCall &c) {
   }
 }
 
-EP_ENTRY(EP_THREADS, 1) ll_hosts_dispatch_async(const __grid_constant__ EpArgs a) {
-  lh_run(a, [&](const LlCall &c) { lh_dispatch_send(a, c); });
-}
-
-EP_ENTRY(EP_THREADS, 1) ll_hosts_dispatch_wait(const __grid_constant__ EpArgs a) {
-  lh_run(a, [&](const LlCall &c) { lh_dispatch_wait(a, c); });
-}
-
-EP_ENTRY(EP_THREADS, 1) ll_hosts_dispatch(const __grid_constant__ EpArgs a) {
+template <bool sends, bool receives>
+static __device__ void lh_dispatch(const EpArgs &a) {
   lh_run(a, [&](const LlCall &c) {
-    lh_dispatch_send(a, c);
-    lh_dispatch_wait(a, c);
+    if (sends) lh_dispatch_send(a, c);
+    if (receives) lh_dispatch_wait(a, c);
   });
 }
+LH_ENTRIES(ll_hosts_dispatch, lh_dispatch)

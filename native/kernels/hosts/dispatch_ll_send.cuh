@@ -136,13 +136,6 @@ EP_DEVICE LhTarget lh_target(const EpArgs &a, LhEarlier &s, uint32_t token) {
   return t;
 }
 
-EP_DEVICE uint32_t lh_begun_near(const EpArgs &a, const LhTarget &t) {
-  return __ballot_sync(EP_FULL_WARP, t.rank >= 0 && ep_is_near(a, t.rank));
-}
-
-EP_DEVICE int32_t lh_rank_at(const LhTarget &t, uint32_t position) { return __shfl_sync(EP_FULL_WARP, t.rank, position); }
-EP_DEVICE uint32_t lh_message_at(const LhTarget &t, uint32_t position) { return __shfl_sync(EP_FULL_WARP, t.message, position); }
-
 EP_DEVICE void lh_store_header(const EpArgs &a, const LlCall &c, int32_t rank, uint32_t source, uint32_t message, uint64_t head) {
   uint64_t *to = reinterpret_cast<uint64_t *>(ep_peer_heap(a, rank) + lh_header(a, c.number, source, message));
   if (c.lane < LH_HEAD) st_relaxed_sys(to + c.lane, head);
@@ -153,8 +146,8 @@ EP_DEVICE void lh_send_header(const EpArgs &a, const LlCall &c, const LhTarget &
   if (c.lane < LH_HEAD) reinterpret_cast<uint64_t *>(staged + LH_HEAD_AT)[c.lane] = t.head;
   if (EP_ROUTE == EP_ROUTE_RAIL && c.lane < EP_TOPK) reinterpret_cast<uint32_t *>(staged + LH_NUMBERS_AT)[c.lane] = t.message;
   for (; near != 0; near &= near - 1) {
-    const uint32_t k = __ffs(near) - 1, message = lh_message_at(t, k);
-    lh_store_header(a, c, lh_rank_at(t, k), static_cast<uint32_t>(a.rank), message, t.head);
+    const uint32_t k = __ffs(near) - 1, message = __shfl_sync(EP_FULL_WARP, t.message, k);
+    lh_store_header(a, c, __shfl_sync(EP_FULL_WARP, t.rank, k), static_cast<uint32_t>(a.rank), message, t.head);
   }
 }
 
@@ -164,8 +157,8 @@ EP_DEVICE void lh_send_vectors(const EpArgs &a, const LlCall &c, const LhTarget 
     const uint32_t vector = first + c.lane;
     const EpVector v[1] = {ep_message(ep_load_input(a, token, vector, ep_inside<1>(vector)))};
     for (uint32_t todo = near; todo != 0; todo &= todo - 1) {
-      const uint32_t k = __ffs(todo) - 1, message = lh_message_at(t, k);
-      uint8_t *peer = ep_peer_heap(a, lh_rank_at(t, k));
+      const uint32_t k = __ffs(todo) - 1, message = __shfl_sync(EP_FULL_WARP, t.message, k);
+      uint8_t *peer = ep_peer_heap(a, __shfl_sync(EP_FULL_WARP, t.rank, k));
       ep_send_part(peer + lh_slot(a, c.number, static_cast<uint32_t>(a.rank), message), vector, v);
     }
     if (far) ep_send_part(ep_own_heap(a) + lh_send(a, c.number, token), vector, v);
@@ -191,7 +184,7 @@ static __device__ void lh_send_tokens(const EpArgs &a, const LlCall &c) {
   __shared__ LhEarlier s;
   for (uint32_t token = c.block; token < static_cast<uint32_t>(a.tokens); token += c.blocks - 1) {
     const LhTarget t = lh_target(a, s, token);
-    const uint32_t near = lh_begun_near(a, t), puts = __ballot_sync(EP_FULL_WARP, t.put >= 0);
+    const uint32_t near = __ballot_sync(EP_FULL_WARP, t.rank >= 0 && ep_is_near(a, t.rank)), puts = __ballot_sync(EP_FULL_WARP, t.put >= 0);
     if (c.warp == c.warps - 1) lh_send_header(a, c, t, token, near);
     lh_send_vectors(a, c, t, token, near, puts != 0);
     __syncthreads();

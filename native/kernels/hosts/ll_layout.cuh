@@ -50,7 +50,8 @@ enum LhRegion {
   LH_SEND,        /* [2][T][LH_MESSAGE]: tokens for far ranks; own */
   LH_ROUTE,       /* [R source][T message][LH_HEAD] u64: weight << 32 | row or LL_NOWHERE, then the token; own */
   LH_MESSAGES,    /* [R source] u32: messages of the last dispatch; own */
-  LH_STARTED,     /* [2][R] u64: by number & 1, last combine that a rank began. Zeroed */
+  LH_STARTED,     /* [2][R] u64: by number & 1, last combine that a rank began. Signals of two calls may be on the way.
+                     Zeroed */
   LH_RETURN,      /* [2][T][K][H] BF16: rows by top-k position. All ones between calls */
   LH_RETURN_FLAG, /* [2][T][K] u64: call whose row has arrived from a far rank. Zeroed */
   LH_FORWARDED,   /* [2][R source][T][LL_SLOT_BYTES]: forwarded elements and scales. All ones between calls */
@@ -71,36 +72,26 @@ static const uint32_t LH_AWAITED = LL_COUNT_WORDS + (EP_ROUTE == EP_ROUTE_RAIL ?
 static const uint32_t LH_COUNT_WORDS = ep_up(LL_COUNT_WORDS + 1, 2);
 static const uint32_t LH_ROW = 2 * EP_HIDDEN;
 
-EP_DEVICE uint64_t lh_counts(const EpArgs &a, uint32_t call, uint32_t rank) {
-  return a.region[LH_COUNTS] + 8ull * (call % 3 * EP_RANKS + rank) * LH_COUNT_WORDS;
-}
-EP_DEVICE uint64_t lh_count_flag(const EpArgs &a, uint32_t call, uint32_t rank) {
-  return a.region[LH_COUNT_FLAG] + 8ull * (call % 3 * EP_RANKS + rank);
-}
-EP_DEVICE uint64_t lh_count_send(const EpArgs &a, uint32_t call, uint32_t rank) {
-  return a.region[LH_COUNT_SEND] + 8ull * (call % 3 * EP_RANKS + rank) * LH_COUNT_WORDS;
-}
-EP_DEVICE uint64_t lh_message(const EpArgs &a, uint32_t set, uint32_t source, uint32_t message) {
-  return static_cast<uint64_t>(set * EP_RANKS + source) * static_cast<uint64_t>(a.max_tokens) + message;
-}
-EP_DEVICE uint64_t lh_header(const EpArgs &a, uint32_t call, uint32_t source, uint32_t message) {
-  return a.region[LH_HEADERS] + 8ull * LH_HEAD * lh_message(a, call % 3, source, message);
-}
-EP_DEVICE uint64_t lh_slot(const EpArgs &a, uint32_t call, uint32_t source, uint32_t message) {
-  return a.region[LH_SLOTS] + lh_message(a, call & 1, source, message) * LH_MESSAGE;
-}
-EP_DEVICE uint64_t lh_forwarded(const EpArgs &a, uint32_t call, uint32_t source, uint32_t message) {
-  return a.region[LH_FORWARDED] + lh_message(a, call & 1, source, message) * LL_SLOT_BYTES;
-}
-EP_DEVICE uint64_t lh_flag(const EpArgs &a, uint32_t call, uint32_t source, uint32_t message) {
-  return a.region[LH_FLAG] + 8 * lh_message(a, call & 1, source, message);
-}
+/* These functions return the offset of a cell of `bytes` bytes in a region [sets][R] or [sets][R][T]. Consecutive calls
+ * use different sets. */
+#define LH_BY_RANK(name, area, sets, bytes)                                \
+  EP_DEVICE uint64_t name(const EpArgs &a, uint32_t call, uint32_t rank) { \
+    return a.region[area] + (bytes) * (call % (sets) * EP_RANKS + rank);   \
+  }
+#define LH_BY_MESSAGE(name, area, sets, bytes)                                                 \
+  EP_DEVICE uint64_t name(const EpArgs &a, uint32_t call, uint32_t source, uint32_t message) { \
+    return a.region[area] + (bytes) * ep_token_place(a, call % (sets), source, message);       \
+  }
+LH_BY_RANK(lh_counts, LH_COUNTS, 3, 8ull * LH_COUNT_WORDS)
+LH_BY_RANK(lh_count_flag, LH_COUNT_FLAG, 3, 8ull)
+LH_BY_RANK(lh_count_send, LH_COUNT_SEND, 3, 8ull * LH_COUNT_WORDS)
+LH_BY_RANK(lh_started, LH_STARTED, 2, 8ull)
+LH_BY_MESSAGE(lh_header, LH_HEADERS, 3, 8ull * LH_HEAD)
+LH_BY_MESSAGE(lh_slot, LH_SLOTS, 2, LH_MESSAGE)
+LH_BY_MESSAGE(lh_forwarded, LH_FORWARDED, 2, LL_SLOT_BYTES)
+LH_BY_MESSAGE(lh_flag, LH_FLAG, 2, 8)
 EP_DEVICE uint64_t lh_send(const EpArgs &a, uint32_t call, uint32_t token) {
   return a.region[LH_SEND] + (static_cast<uint64_t>(call & 1) * static_cast<uint64_t>(a.max_tokens) + token) * LH_MESSAGE;
-}
-/* Returns the offset of a rank's start word. Each rank has two, because signals of two calls may be on the way. */
-EP_DEVICE uint64_t lh_started(const EpArgs &a, uint32_t call, int32_t rank) {
-  return a.region[LH_STARTED] + 8ull * ((call & 1) * EP_RANKS + static_cast<uint32_t>(rank));
 }
 EP_DEVICE uint64_t lh_place(const EpArgs &a, uint32_t call, uint32_t token, uint32_t k) {
   return (static_cast<uint64_t>(call & 1) * static_cast<uint64_t>(a.max_tokens) + token) * EP_TOPK + k;
@@ -113,7 +104,7 @@ EP_DEVICE uint64_t lh_return_flag(const EpArgs &a, uint32_t call, uint32_t token
 }
 
 EP_DEVICE uint64_t *lh_route(const EpArgs &a, uint32_t source, uint32_t message) {
-  return ep_own_word(a, a.region[LH_ROUTE]) + LH_HEAD * lh_message(a, 0, source, message);
+  return ep_own_word(a, a.region[LH_ROUTE]) + LH_HEAD * ep_token_place(a, 0, source, message);
 }
 EP_DEVICE uint32_t *lh_messages(const EpArgs &a) { return reinterpret_cast<uint32_t *>(ep_own_heap(a) + a.region[LH_MESSAGES]); }
 
@@ -138,3 +129,10 @@ EP_DEVICE void lh_run(const EpArgs &a, Work work) {
   EP_NUMBER_DONE(a, c.number);
   ep_span_end(a);
 }
+
+/* LH_ENTRIES(name, call) defines the entries of a kernel that may be launched in two halves. call<sends, receives>(a)
+ * does what a launch does: NAME_async sends, NAME_wait receives, and NAME does both. */
+#define LH_ENTRY(name, call, sends, receives) \
+  EP_ENTRY(EP_THREADS, 1) name(const __grid_constant__ EpArgs a) { call<sends, receives>(a); }
+#define LH_ENTRIES(name, call) \
+  LH_ENTRY(name##_async, call, true, false) LH_ENTRY(name##_wait, call, false, true) LH_ENTRY(name, call, true, true)

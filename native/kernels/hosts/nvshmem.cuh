@@ -4,7 +4,7 @@
  * mangled names differ. The specialization below has NVRTC's name and calls the library's function. We do not inline
  * the library (NVSHMEM_ENABLE_ALL_DEVICE_INLINING), because the inlined code has no path on which the GPU itself drives
  * an InfiniBand card. */
-#ifndef EP_EMULATE
+#ifndef EP_EMULATE /* the emulated bridge is empty */
 
 #include <nvshmem.h>
 #include <nvshmemx.h>

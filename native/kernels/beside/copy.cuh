@@ -1,7 +1,6 @@
 /* Measures how many bytes a few SMs can move, by a plain copy of rows to this rank and to another rank. */
 #include "common/check.cuh"
 
-#define COPY_THREADS 512
 #define COPY_DEPTH 7
 
 EP_DEVICE void copy_row(uint4 *to, const uint4 *from, uint32_t vectors) {
@@ -19,7 +18,7 @@ EP_DEVICE void copy_row(uint4 *to, const uint4 *from, uint32_t vectors) {
 /* Copies a.cases rows of a.cell_bytes bytes to this rank and a.step rows to the next rank, evenly mixed. One warp
  * copies one row. Region 0 has two halves of a.peer rows. Rows are read from the first half and written to the second.
  * Row numbers wrap around at the end of a half. */
-EP_ENTRY(COPY_THREADS, 1) beside_copy(const __grid_constant__ EpArgs a) {
+EP_ENTRY(512, 1) beside_copy(const __grid_constant__ EpArgs a) {
   uint64_t home = static_cast<uint64_t>(a.cases), away = static_cast<uint64_t>(a.step), all = home + away;
   uint64_t bytes = static_cast<uint64_t>(a.cell_bytes), rows = static_cast<uint64_t>(a.peer);
   uint8_t *here = a.heap[a.rank] + a.region[0], *next = a.heap[(a.rank + 1) % a.ranks] + a.region[0];

@@ -1,4 +1,4 @@
-/* The memory of the low-latency kernels over hosts. kernels/cuda/declare/hosts_ll.go computes the same sizes. Inside a
+/* The memory of the low-latency kernels over hosts. kernels/cuda/declare/hosts.go computes the same sizes. Inside a
  * host everything is as in ll/layout.cuh.
  *
  * A network may deliver the parts of a put in any order, so between hosts a receiver waits for the word that the put

@@ -82,6 +82,7 @@ func settingOf(m ep.Machine, p ep.Problem) setting {
 		"sms":    sms, // number of SMs that a rank may use
 		"tokens": p.Tokens, "ranks": p.Ranks, "topk": p.TopK, "experts": p.Experts,
 		"bf16": Bit(p.Dispatch == ep.BF16), "fp8": Bit(p.Dispatch == ep.FP8), "reduced": Bit(p.Precision == ep.Reduced),
+		"bulk":     Bit(!before90(m.Arch)), // the GPU has bulk copies
 		"dispatch": Bit(p.Op == ep.Dispatch), "marks-fit": Bit(markBytes(p) <= marksShared),
 		"long": Bit(p.Tokens > 256), // in shorter calls, all warps first send and then receive
 		// A limited call may use only about half of a GPU's SMs. Calls of up to 16 tokens do not count as limited,

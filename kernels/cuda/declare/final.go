@@ -48,10 +48,11 @@ func finalKernels() []Declaration {
 		Kernel: kernels.Kernel{
 			Name: "combine_final", Op: ep.Combine, Layouts: byExpert, Check: checkFinal,
 			Doc: "Warps take messages in turn and send each with one release; other blocks sum. With algo=dedup a rank sums its rows before it sends them. For large batches.",
-			Params: params("algo/sum", "own", "sms 8 12 16 20 24 32 48 64 *132", "wait_sms/sum *0 3 4 5 8 9 10 12 16 24 32 48 64",
+			Params: params("algo/sum", "own/team", "sms 8 12 16 20 24 32 48 64 *132", "wait_sms/sum *0 3 4 5 8 9 10 12 16 24 32 48 64",
 				"threads 384 512 768 *1024", "in_flight/ring"),
 			Formerly: formerly("combine_final_partial", "own=registers,in_flight=8"),
 		},
+		ties:   []tie{{"own=team", "algo=dedup,in_flight=0"}},
 		source: "final/combine.cuh", State: finalState,
 		macros: sumMacros + " EP_IN_FLIGHT=in_flight",
 		// Half of the SMs are enough for the full speed of the link with even routing.
@@ -68,7 +69,12 @@ const finalFP8Hidden = 128 * 128
 // of sm_80 has only 163 KiB.
 const ringShared = 160 << 10
 
-func ringBytes(c ep.Config) int { return c.Int("threads") * 16 * c.Int("in_flight") }
+func ringBytes(p ep.Problem, c ep.Config) int {
+	if holds(c, "own=team") {
+		return teamBytes(p, c)
+	}
+	return c.Int("threads") * 16 * c.Int("in_flight")
+}
 
 func checkFinal(m ep.Machine, p ep.Problem, c ep.Config) error {
 	switch {
@@ -83,12 +89,47 @@ func checkFinal(m ep.Machine, p ep.Problem, c ep.Config) error {
 	if err := kernels.CheckMultiple(c, "in_flight", 4, 0, 32, "the vectors that one step loads"); err != nil {
 		return err
 	}
-	switch n := ringBytes(c); {
+	switch n := c.Int("threads") * 16 * c.Int("in_flight"); {
 	case holds(c, "own=registers") && n == 0:
 		return fmt.Errorf("in_flight: 0, but with own=registers loads wait in shared memory; use 8")
+	case holds(c, "own=team"):
+		return checkTeams(m, p, c)
 	case n > ringShared:
 		return fmt.Errorf("in_flight: %s loads for each of %s threads take %d bytes of shared memory, more than %d; use %d",
 			c.Str("in_flight"), c.Str("threads"), n, ringShared, ringShared/16/c.Int("threads")/4*4)
+	}
+	return nil
+}
+
+// Limits of own=team, which final/combine_team.cuh has, too.
+const (
+	teamShared = 224 << 10 // bytes of shared memory for the rings of a block's teams
+	teamPart   = 3584      // bytes of a row that one warp adds
+	mostTeams  = 8
+	leastRows  = 4 // rows in the ring of a team
+	mostRows   = 6
+)
+
+// teamsOf returns the number of teams in a block with own=team, and the warps of one team. One of these warps loads
+// rows, and the others add them. One more warp of the block serves all teams.
+func teamsOf(p ep.Problem, c ep.Config) (teams, warps int) {
+	warps = (2*p.Hidden+teamPart-1)/teamPart + 1
+	return min((c.Int("threads")/Warp-1)/warps, mostTeams, teamShared/(leastRows*2*p.Hidden)), warps
+}
+
+func teamBytes(p ep.Problem, c ep.Config) int {
+	teams, _ := teamsOf(p, c)
+	return teams * min(mostRows, teamShared/(teams*2*p.Hidden)) * 2 * p.Hidden
+}
+
+func checkTeams(m ep.Machine, p ep.Problem, c ep.Config) error {
+	switch teams, warps := teamsOf(p, c); {
+	case before90(m.Arch):
+		return fmt.Errorf("own: team needs sm_90 or later and this is %s; use registers", m.Arch)
+	case 2*p.Hidden > teamShared/leastRows:
+		return fmt.Errorf("own: with team, %d rows of hidden %d do not fit into shared memory; use registers", leastRows, p.Hidden)
+	case teams == 0:
+		return fmt.Errorf("threads: %s are fewer than the %d of one team and the warp that signals; use %d", c.Str("threads"), (warps+1)*Warp, (warps+1)*Warp)
 	}
 	return nil
 }
@@ -113,7 +154,10 @@ var (
 // received most rows. With even routing, calls took 2 to 5 % more time.
 func inTiles(r rules) rules { return r.when("fp8").plus("scales=tile") }
 
-const registersFinal = "own=registers,in_flight=8,"
+const (
+	registersFinal = "own=registers,in_flight=8,"
+	teamFinal      = "own=team,algo=dedup,threads=672," // four teams with hidden 7168
+)
 
 // combineStartsFinal gives configs that every search measures. With own=registers, blocks of 768 threads spill
 // registers on sm_80.
@@ -127,4 +171,7 @@ var combineStartsFinal = rules{
 	{"ranks>1", registersFinal + "threads=768,wait_sms=5/8"},
 	{"ranks>1 sms>31 !sms>64", registersFinal + "threads=768,sms=32,wait_sms=1/2"},
 	{"ranks>1 sms>64", registersFinal + "threads=768,sms=1/2,wait_sms=1/2"},
+	{"ranks>1 reduced bulk", teamFinal + "wait_sms=0"},
+	{"ranks>1 reduced bulk", teamFinal + "wait_sms=1/2"},
+	{"ranks>1 reduced bulk", teamFinal + "wait_sms=3/8"},
 }

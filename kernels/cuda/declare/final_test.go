@@ -1,6 +1,7 @@
 package declare
 
 import (
+	"strings"
 	"testing"
 
 	"pgregory.net/rapid"
@@ -65,4 +66,47 @@ func TestFinalRegistersEmulated(t *testing.T) {
 		{pairProblem(ep.BF16, 4, 4104, 64, 8, 3), []int{3, 1, 2}, 0, 0.1,
 			"sms=2,wait_sms=1,threads=64", "own=registers,in_flight=8,sms=2,wait_sms=1,threads=96", 10},
 	})
+}
+
+// TestFinalTeamEmulated: with own=team, a rank sums the rows of its own tokens in the same order as the oracle. A row
+// has one part or several, and the last part may be shorter. Some tokens have no row at all.
+func TestFinalTeamEmulated(t *testing.T) {
+	const team = "own=team,algo=dedup,in_flight=0,"
+	checkEach(t, dispatchFinal(), combineFinal(), []fastCase{
+		{pairProblem(ep.FP8, 8, 512, 64, 8, 4), []int{1, 0, 4, 3}, 0.7, 0,
+			"sms=3,wait_sms=1,threads=128", team + "sms=3,wait_sms=1,threads=192", 50},
+		{pairProblem(ep.BF16, 2, 2056, 32, 6, 6), []int{6, 2}, 0, 0.3,
+			"sms=2,wait_sms=0,threads=64", team + "sms=2,wait_sms=0,threads=256", 20},
+		{pairProblem(ep.BF16, 2, 1032, 80, 3, 40), []int{40, 17}, 0.5, 0,
+			"sms=4,wait_sms=1,threads=64", team + "sms=2,wait_sms=0,threads=96", 10},
+		{pairProblem(ep.BF16, 4, 4104, 64, 8, 3), []int{3, 1, 2}, 0, 0.1,
+			"sms=2,wait_sms=1,threads=64", team + "sms=2,wait_sms=1,threads=160", 10},
+	})
+}
+
+// TestTeamLegality checks which configs with own=team are legal.
+func TestTeamLegality(t *testing.T) {
+	p := pairProblem(ep.BF16, 2, 7168, 256, 8, 128)
+	for changes, want := range map[string]string{
+		"own=team,algo=dedup,threads=672":             "",
+		"own=team,algo=dedup,threads=192":             "",
+		"own=team,algo=dedup,threads=160":             "threads: 160 are fewer than the 192",
+		"own=team,threads=672":                        "algo: direct has no meaning with own=team",
+		"own=team,algo=dedup,threads=672,in_flight=8": "in_flight: 8 has no meaning with own=team",
+		"own=team,algo=dedup,sms=24,wait_sms=24":      "wait_sms:",
+		"own=team,algo=dedup,sms=132,wait_sms=0":      "",
+		"own=teams,algo=dedup":                        "own:",
+	} {
+		f := combineFinal()
+		err := f.Check(onCPU(), p, overDefault(t, f, p, changes))
+		if (err == nil) != (want == "") || err != nil && !strings.HasPrefix(err.Error(), want) {
+			t.Errorf("%q: %v, want %q", changes, err, want)
+		}
+	}
+	m := onCPU()
+	m.Arch = "sm_80"
+	f := combineFinal()
+	if err := f.Check(m, p, overDefault(t, f, p, "own=team,algo=dedup,threads=672")); err == nil || !strings.Contains(err.Error(), "sm_90") {
+		t.Errorf("on sm_80: %v", err)
+	}
 }

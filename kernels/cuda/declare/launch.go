@@ -80,7 +80,7 @@ func sharedBytes(p ep.Problem, c ep.Config) int {
 	case holds(c, "count=receiver"):
 		return markBytes(p)
 	case c.Kernel == "combine_final":
-		return ringBytes(c)
+		return ringBytes(p, c)
 	case !holds(c, "copy=bulk"):
 		return 0
 	case c.Kernel == "combine":

@@ -158,7 +158,7 @@ func checkFast(m ep.Machine, p ep.Problem, c ep.Config) error {
 	switch {
 	case TakesCast(c) && p.Dispatch != ep.FP8:
 		return fmt.Errorf("input: tokens that the caller cast to fp8 cannot be sent as %s; use input=bf16", p.Dispatch)
-	case holds(c, "own=registers") && p.Ranks < 2:
+	case (holds(c, "own=registers") || holds(c, "own=team")) && p.Ranks < 2:
 		return fmt.Errorf("own: with %d rank there is no other rank to send sums to; use slot", p.Ranks)
 	}
 	return cmp.Or(checkMarks(p, c), checkSMs(m, p, c, 1), checkThreads(c, 64), checkFastSpans(m, p, c))

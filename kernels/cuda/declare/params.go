@@ -31,7 +31,8 @@ var allParams = map[string]kernels.Param{
 	"algo/sum":      rounding(compile("", "direct: every row is sent, and rows are added in top-k order; dedup: each rank sends one BF16 partial sum for each token", "*direct", "dedup")),
 	"algo/final":    design(compile("", "dedup: one message for each distinct rank of a token; direct: one message for each expert; home: as dedup, but rows on the sender's own rank are stored by the sender", "*dedup", "direct", "home")),
 	"count":         design(added(compile("", "which rank counts the rows of each expert. sender: it counts them before it sends them; receiver: each of its blocks counts the ids that arrive", "*sender", "receiver"))),
-	"own":           design(added(compile("", "what a rank does with the rows of its experts. slot: rows of its own tokens go to a slot, like the rows that arrive; registers: it sums the rows of each token in registers, and sends other ranks the sums of their tokens, in f32 with algo=direct, in bf16 with algo=dedup", "*slot", "registers"))),
+	"own":           design(added(compile("", ownDoc, "*slot", "registers"))),
+	"own/team":      design(added(compile("", ownDoc+"; team: as registers with algo=dedup, but some warps of a block only load rows to shared memory, and others only add them", "*slot", "registers", "team"))),
 	"after":         design(added(compile("", "which dispatch the combine follows: dispatch_ll (ll) or dispatch_final (final, slots then take twice the memory)", "*ll", "final"))),
 	"rows/place":    design(added(compile("", "where senders store elements. slot: in a slot, from which the receiver copies them; home: in the output of the receiver; staged: as slot, but rows for the own rank go to its output, and some warps of each block only receive", "*slot", "home", "staged"))),
 	"scales":        compile("", "when FP8 scales are written to the output. row: with their row; tile: for 32 rows together, after these rows have arrived", "*row", "tile"),
@@ -81,6 +82,7 @@ var allParams = map[string]kernels.Param{
 }
 
 const (
+	ownDoc  = "what a rank does with the rows of its experts. slot: rows of its own tokens go to a slot, like the rows that arrive; registers: it sums the rows of each token in registers, and sends other ranks the sums of their tokens, in f32 with algo=direct, in bf16 with algo=dedup"
 	modeDoc = "fused: one kernel sends and receives; split: one kernel sends and another receives"
 	sendDoc = "message bytes that a sending warp converts and stores at a time"
 	partDoc = "message bytes that a receiving warp waits for and copies at a time"
@@ -188,6 +190,6 @@ func formerly(namesAndValues ...string) map[string]kernels.Former {
 	return out
 }
 
-// sumMacros lists the macros that say what a rank sends in a combine. With own=registers it sends sums: in BF16 if
-// algo=dedup, otherwise in f32. With own=slot it sends single rows if algo=direct, otherwise sums in BF16.
-const sumMacros = "own=registers?EP_PARTIAL=algo=dedup !own=registers?EP_DIRECT=algo=direct"
+// sumMacros lists the macros that say what a rank sends in a combine. With own=registers or own=team it sends sums: in
+// BF16 if algo=dedup, otherwise in f32. With own=slot it sends single rows if algo=direct, otherwise sums in BF16.
+const sumMacros = "own=registers?EP_PARTIAL=algo=dedup own=team?EP_PARTIAL=algo=dedup own=team?EP_TEAMS !own=registers?EP_DIRECT=algo=direct"

@@ -51,6 +51,34 @@ EP_DEVICE bool mbar_try(uint64_t *bar, uint32_t parity) {
 #endif
 }
 
+/* Does the work of mbar_try, but never waits. */
+EP_DEVICE bool mbar_test(uint64_t *bar, uint32_t parity) {
+#if !defined(EP_EMULATE) && EP_HAS_BULK
+  uint32_t done;
+  asm volatile(
+      "{ .reg .pred p; mbarrier.test_wait.parity.shared::cta.b64 p, [%1], %2; selp.u32 %0, 1, 0, p; }"
+      : "=r"(done) : "r"(shared_address(bar)), "r"(parity) : "memory");
+  return done != 0;
+#else
+  return mbar_try(bar, parity);
+#endif
+}
+
+EP_DEVICE void mbar_arrive(uint64_t *bar) {
+#ifdef EP_EMULATE
+  emul_mbar_expect(bar, 0);
+#elif EP_HAS_BULK
+  asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(shared_address(bar)) : "memory");
+#endif
+}
+
+/* Orders what this thread has read and written before its later bulk loads. */
+EP_DEVICE void fence_before_bulk_load() {
+#if !defined(EP_EMULATE) && EP_HAS_BULK
+  asm volatile("fence.proxy.async;" ::: "memory");
+#endif
+}
+
 EP_DEVICE void bulk_load(void *shared, const void *global, uint32_t bytes, uint64_t *bar) {
 #ifdef EP_EMULATE
   emul_bulk_load(shared, global, bytes, bar);

@@ -1,14 +1,17 @@
 /* combine_final sends the experts' rows back to their tokens' ranks and sums them, for large batches. The first
  * `senders` blocks draw tickets (numbers of messages) and send these messages; the other blocks sum the rows that
  * arrived. Messages go to slots in the memory of the token's rank. Without EP_PARTIAL, a rank's own rows go to slots,
- * too (final/combine_slots.cuh). With EP_PARTIAL, it sums its own rows in registers (final/combine_partial.cuh).
+ * too (final/combine_slots.cuh). With EP_PARTIAL, it sums its own rows in registers (final/combine_partial.cuh). With
+ * EP_TEAMS, some warps of a block load, and others add (final/combine_team.cuh).
  *
  * EP_IN_FLIGHT: vectors that a sending lane has in flight to shared memory; 0: it loads vectors to registers. */
 #ifdef EP_PARTIAL
 #define EP_DIRECT 0
 #include "common/partial.cuh"
 #endif
-#if EP_IN_FLIGHT > 0
+#if defined(EP_TEAMS)
+#include "final/combine_message.cuh"
+#elif EP_IN_FLIGHT > 0
 #include "final/combine_ring.cuh"
 #else
 #include "final/combine_registers.cuh"
@@ -40,12 +43,6 @@ EP_DEVICE bool fin_wait_slots(const EpArgs &a, const EpCall &c, uint32_t token, 
   }
 }
 
-#ifdef EP_PARTIAL
-#include "final/combine_partial.cuh"
-#else
-#include "final/combine_slots.cuh"
-#endif
-
 /* Waits until all ranks have begun this call. Then no rank reads its slots for the previous call any more, and this
  * call may fill them. Every sending warp calls it. */
 EP_DEVICE bool fin_wait_started(const EpArgs &a, const EpCall &c) {
@@ -60,6 +57,15 @@ EP_DEVICE bool fin_wait_started(const EpArgs &a, const EpCall &c) {
   }
 }
 
+#if defined(EP_TEAMS)
+#include "final/combine_team.cuh"
+#elif defined(EP_PARTIAL)
+#include "final/combine_partial.cuh"
+#else
+#include "final/combine_slots.cuh"
+#endif
+
+#ifndef EP_TEAMS
 /* Draws tickets and sends their messages. With tickets, all warps have work until the end. While a warp sends, it loads
  * the route of its next message and draws another ticket. It does not prefetch the rows of the next message to L2: such
  * a prefetch made calls up to 13 % slower. */
@@ -85,6 +91,7 @@ EP_DEVICE void fin_combine_async(const EpArgs &a, const EpCall &c) {
   }
   ep_span_stage(a, EP_STAGE_SENT);
 }
+#endif
 
 EP_DEVICE void fin_announce(const EpArgs &a, const EpCall &c) {
   if (c.block != 0 || c.warp != 0) return;
@@ -95,11 +102,20 @@ EP_DEVICE void fin_announce(const EpArgs &a, const EpCall &c) {
 EP_ENTRY(EP_THREADS, 1) combine_final(const __grid_constant__ EpArgs a) {
   ep_begin(a);
   ep_drill_delay(a);
+#ifdef EP_TEAMS
+  if (ep_block_leaves(a)) return; /* a team's warps wait for each other */
+  EpCall c = ep_call(a);
+  c.number = ep_round(a);
+  fin_announce(a, c);
+  fin_run_teams(a, c);
+  EP_NUMBER_DONE(a, c.number);
+#else
   EpCall c = ep_call(a);
   if (ep_warp_leaves(a, c.number)) return;
   fin_announce(a, c);
   if (ep_sends(c)) fin_combine_async(a, c);
   EP_NUMBER_DONE(a, c.number);
   if (ep_receives(c)) fin_combine_wait(a, c);
+#endif
   ep_span_end(a);
 }

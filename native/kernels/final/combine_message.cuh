@@ -4,8 +4,15 @@
 #include "final/layout.cuh"
 
 static const uint32_t FIN_ROW_BYTES = 2 * EP_HIDDEN;
-static const uint32_t FIN_WIDTH = EP_THREADS > 768 ? 2 : 4; /* vectors of a lane in one step */
-static const uint32_t FIN_STRIDE = 32 * 16 * FIN_WIDTH;     /* bytes of a row that a warp handles in one step */
+/* Vectors of a lane in one step. With EP_TEAMS, a team's adding warps divide a row into equal parts of at most seven
+ * vectors a lane. */
+#ifdef EP_TEAMS
+static const uint32_t FIN_PARTS = (FIN_ROW_BYTES + 3583) / 3584;
+static const uint32_t FIN_WIDTH = (FIN_ROW_BYTES + 512 * FIN_PARTS - 1) / (512 * FIN_PARTS);
+#else
+static const uint32_t FIN_WIDTH = EP_THREADS > 768 ? 2 : 4;
+#endif
+static const uint32_t FIN_STRIDE = 32 * 16 * FIN_WIDTH; /* bytes of a row that a warp handles in one step */
 static const uint32_t FIN_STEPS = (FIN_ROW_BYTES + FIN_STRIDE - 1) / FIN_STRIDE;
 
 /* FIN_PEERS is true if a rank sends no messages to itself. */

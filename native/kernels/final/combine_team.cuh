@@ -20,7 +20,7 @@
 /* A team's shared memory. The ring has the stages that FIN_TEAM_BYTES and the rows of other teams leave. With more than
  * two ranks, one more row holds the sum of the rank's own rows until the sums of earlier ranks are added. */
 static const uint32_t FIN_TEAM_BYTES = 224 << 10, FIN_MOST_STAGES = 6;
-constexpr uint32_t fin_least(uint32_t a, uint32_t b) { return a < b ? a : b; }
+__host__ __device__ constexpr uint32_t fin_least(uint32_t a, uint32_t b) { return a < b ? a : b; }
 static const uint32_t FIN_TEAMS =
     fin_least(fin_least((EP_THREADS / 32 - 1) / (FIN_STEPS + 1), 8), FIN_TEAM_BYTES / (4 * FIN_ROW_BYTES));
 static const uint32_t FIN_ROWS = fin_least(FIN_MOST_STAGES, FIN_TEAM_BYTES / (FIN_TEAMS * FIN_ROW_BYTES));

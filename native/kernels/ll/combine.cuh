@@ -28,9 +28,12 @@ EP_DEVICE LlReturn ll_return_unit(const EpArgs &a, uint32_t unit) {
   r.token = unit / LL_SOURCES / LL_CHUNKS;
   return r;
 }
-EP_DEVICE LlRoute ll_load_route(const EpArgs &a, const LlCall &c, uint32_t unit) {
+EP_DEVICE uint32_t ll_units(uint32_t tokens) { return tokens * LL_CHUNKS * LL_SOURCES; }
+
+/* Loads the route of a unit. A warp without a further unit (unit >= units) loads nothing. */
+EP_DEVICE LlRoute ll_load_route(const EpArgs &a, const LlCall &c, uint32_t unit, uint32_t units) {
   LlReturn r = ll_return_unit(a, unit);
-  return ll_route_at(a, c, r.source, r.token, r.token < static_cast<uint32_t>(a.max_tokens));
+  return ll_route_at(a, c, r.source, r.token, unit < units);
 }
 
 /* Returns whether this block sends. In a sending kernel c.blocks counts only sending blocks. */
@@ -47,18 +50,19 @@ EP_DEVICE uint32_t ll_returners(const EpArgs &a, const LlCall &c) {
 #endif
 
 /* The values that a warp loads first. It issues these loads together with the load of the call's number, so that it
- * waits for memory only once. */
+ * waits for memory only once. No branch stands before a load, because the warp would wait for the number there. */
 struct LlReturnAhead {
   LlRoute route;
-  uint32_t tokens; /* lane r: tokens of rank r; 0 for this rank with LL_PEERS */
+  uint32_t tokens; /* lane r: tokens of rank r; 0 for this rank with LL_PEERS, and in a warp that sends nothing */
   uint32_t began;  /* lane r: a call that rank r has begun, perhaps not its latest */
 };
 EP_DEVICE LlReturnAhead ll_return_ahead(const EpArgs &a, const LlCall &c) {
-  LlReturnAhead ahead = {{LL_NOWHERE}, 0, 0};
-  if (!ll_sends(a, c) || (LL_PEERS && c.warp >= ll_returners(a, c))) return ahead;
+  const bool sends = ll_sends(a, c) && (!LL_PEERS || c.warp < ll_returners(a, c));
+  const bool counts = sends && c.lane < EP_RANKS && !(LL_PEERS && c.lane == static_cast<uint32_t>(a.rank));
+  LlReturnAhead ahead;
   ahead.began = ep_load_began(a, c);
-  ahead.route = ll_load_route(a, c, ll_from_bottom(c));
-  if (c.lane < EP_RANKS && !(LL_PEERS && c.lane == static_cast<uint32_t>(a.rank))) ahead.tokens = ll_places(a, c.lane);
+  ahead.route = ll_load_route(a, c, ll_from_bottom(c), sends ? ll_units(static_cast<uint32_t>(a.max_tokens)) : 0);
+  ahead.tokens = counts ? ll_places(a, c.lane) : 0;
   return ahead;
 }
 
@@ -70,10 +74,10 @@ EP_DEVICE void ll_combine_async(const EpArgs &a, const LlCall &c, LlReturnAhead 
   if (!EP_DIRECT) ll_send_weights(a, c, senders);
   ep_span_stage(a, EP_STAGE_READY);
   LlRoute next = ahead.route;
-  uint32_t most = __reduce_max_sync(EP_FULL_WARP, tokens);
-  for (; unit < most * LL_CHUNKS * LL_SOURCES; unit += step) {
-    LlRoute route = next;
-    next = ll_load_route(a, c, unit + step);
+  const uint32_t units = ll_units(__reduce_max_sync(EP_FULL_WARP, tokens));
+  for (; unit < units; unit += step) {
+    const LlRoute route = ll_checked_route(a, next);
+    next = ll_load_route(a, c, unit + step, units);
     LlReturn r = ll_return_unit(a, unit);
     uint32_t here = __ballot_sync(EP_FULL_WARP, ll_row(route) != LL_NOWHERE);
     if (here == 0 || r.token >= __shfl_sync(EP_FULL_WARP, tokens, r.source)) continue;

@@ -27,18 +27,24 @@ EP_DEVICE uint32_t ll_places(const EpArgs &a, uint32_t source) {
 }
 EP_DEVICE int32_t ll_id(const EpArgs &a, uint32_t at) { return ep_id(a, at); }
 
-/* The route of a message. Lane k has in `word` the row of top-k position k, or LL_NOWHERE. */
+/* The route of a message. Lane k has in `word` the row of top-k position k, or LL_NOWHERE. ll_route_at only begins the
+ * loads. ll_checked_route waits for them, so a sender calls it when it needs the route. */
 struct LlRoute {
   uint64_t word;
   uint32_t token;
 };
 EP_DEVICE LlRoute ll_route_at(const EpArgs &a, const LlCall &c, uint32_t source, uint32_t place, bool exists) {
-  const int32_t *route = masked_route(a, source, exists ? place : 0);
-  uint32_t token = static_cast<uint32_t>(route[0]);
-  int32_t row = c.lane < EP_TOPK ? route[1 + c.lane] : -1;
-  /* A broken dispatch may write wrong routes, which must not lead outside the buffers. */
-  bool valid = exists && row >= 0 && row < a.max_rows && token < static_cast<uint32_t>(a.max_tokens);
-  return {valid ? static_cast<uint32_t>(row) : LL_NOWHERE, token};
+  const int32_t *route = masked_route(a, source, place);
+  LlRoute r = {LL_NOWHERE, 0};
+  if (exists) r.token = static_cast<uint32_t>(route[0]);
+  if (exists && c.lane < EP_TOPK) r.word = static_cast<uint32_t>(route[1 + c.lane]);
+  return r;
+}
+/* Replaces rows and tokens outside the buffers, which a broken dispatch may write. */
+EP_DEVICE LlRoute ll_checked_route(const EpArgs &a, const LlRoute &r) {
+  const int32_t row = static_cast<int32_t>(r.word);
+  const bool known = r.token < static_cast<uint32_t>(a.max_tokens);
+  return {known && row >= 0 && row < a.max_rows ? static_cast<uint32_t>(row) : LL_NOWHERE, known ? r.token : 0};
 }
 EP_DEVICE uint32_t ll_row(const LlRoute &r) { return static_cast<uint32_t>(r.word); }
 EP_DEVICE uint32_t ll_token_of(const LlRoute &r, uint32_t) { return r.token; }
@@ -54,7 +60,7 @@ EP_DEVICE LlRoute ll_own_route(const EpArgs &a, const LlCall &c, uint32_t token)
     uint32_t place = first + c.lane;
     uint32_t at = place < messages ? static_cast<uint32_t>(masked_route(a, a.rank, place)[0]) : ~0u;
     uint32_t found = __ballot_sync(EP_FULL_WARP, at == token), before = __ballot_sync(EP_FULL_WARP, at < token);
-    if (found != 0) return ll_route_at(a, c, a.rank, first + __ffs(found) - 1, true);
+    if (found != 0) return ll_checked_route(a, ll_route_at(a, c, a.rank, first + __ffs(found) - 1, true));
     if (before == EP_FULL_WARP) {
       first += 32;
     } else if (before == 0 && first > 0) {

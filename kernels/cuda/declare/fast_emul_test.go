@@ -266,6 +266,8 @@ func TestFastKernelsRace(t *testing.T) {
 	}{
 		{fastCase{pairProblem(ep.FP8, 2, 256, 8, 2, 5), []int{5, 3}, 0.3, 0, "sms=2,threads=64,early=0,receivers=1", "sms=2,threads=64,algo=dedup", 4},
 			dispatchLL(), combineLL()},
+		{fastCase{pairProblem(ep.FP8, 2, 256, 8, 2, 5), []int{5, 3}, 0.3, 0, "sms=2,threads=96,early=1,receivers=0", "sms=2,threads=64", 4},
+			dispatchLL(), combineLL()},
 		{fastCase{pairProblem(ep.FP8, 2, 256, 8, 2, 5), []int{5, 3}, 0.3, 0, "sms=3,wait_sms=1,threads=64", "sms=2,wait_sms=1,threads=64,algo=dedup", 4},
 			dispatchFinal(), combineFinal()},
 		{fastCase{pairProblem(ep.FP8, 2, 256, 8, 2, 5), []int{5, 3}, 0.3, 0, "sms=2,recv_sms=1,threads=64", "sms=1,recv_sms=2,threads=64,algo=dedup", 4},

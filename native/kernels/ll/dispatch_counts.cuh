@@ -27,14 +27,27 @@ struct LlShared {
   uint32_t ready;
 };
 
-/* Counts this rank's tokens for each expert, and sends each rank the counts of its experts. `threads` threads of one
- * block call it, and this thread has index `i`. */
-EP_DEVICE void ll_count_and_signal(const EpArgs &a, const LlCall &c, LlShared &s, uint32_t i, uint32_t threads) {
-  for (uint32_t e = i; e < EP_EXPERTS; e += threads) s.selected[e] = 0;
-  bar_sync(LL_BAR_COUNT, threads);
-  ep_tally_ids(a, i, threads, static_cast<uint32_t>(a.tokens) * EP_TOPK, s.selected);
-  bar_sync(LL_BAR_COUNT, threads);
-  for (uint32_t e = i; e < EP_EXPERTS + EP_RANKS; e += threads) {
+/* The threads that count this rank's tokens for each expert. They are in the last block, in the warps before its last
+ * warp. */
+struct LlCounter {
+  uint32_t index, threads; /* this thread counts if index < threads */
+};
+EP_DEVICE LlCounter ll_counter(const LlCall &c) {
+  uint32_t warps = min(LL_COUNT_WARPS, c.warps - 1), first = c.warps - 1 - warps;
+  return {c.block == c.blocks - 1 ? (c.warp - first) * 32 + c.lane : ~0u, warps * 32};
+}
+
+/* Counts. The counts are complete after the next barrier of these threads. */
+EP_DEVICE void ll_count(const EpArgs &a, const LlCounter &n, LlShared &s) {
+  if (n.index >= n.threads) return;
+  for (uint32_t e = n.index; e < EP_EXPERTS; e += n.threads) s.selected[e] = 0;
+  bar_sync(LL_BAR_COUNT, n.threads);
+  ep_tally_ids(a, n.index, n.threads, static_cast<uint32_t>(a.tokens) * EP_TOPK, s.selected);
+}
+
+/* Sends each rank the counts of its experts. */
+EP_DEVICE void ll_send_counts(const EpArgs &a, const LlCall &c, const LlCounter &n, const LlShared &s) {
+  for (uint32_t e = n.index; n.index < n.threads && e < EP_EXPERTS + EP_RANKS; e += n.threads) {
     bool total = e >= EP_EXPERTS;
     uint32_t owner = total ? e - EP_EXPERTS : e / EP_LOCAL_EXPERTS;
     uint32_t word = total ? EP_LOCAL_EXPERTS : e % EP_LOCAL_EXPERTS;
@@ -74,21 +87,25 @@ EP_DEVICE uint32_t ll_positions(const EpArgs &a, uint32_t lane, uint32_t token, 
   return mine;
 }
 
+struct LlHead {
+  int32_t id;
+  uint32_t weight;
+};
+EP_DEVICE LlHead ll_load_head(const EpArgs &a, uint32_t token, uint32_t i) {
+  uint32_t at = token * EP_TOPK + i % EP_TOPK;
+  return {ep_load_id(a, at), LL_WEIGHTS ? __float_as_uint(a.weights[at]) : 0};
+}
+
 /* Sends a token's header to every rank. The header has a word for each top-k position: the weight, and the place of
- * the row if its expert is on that rank. With the weights, combine can sum rows before it sends them back. */
-EP_DEVICE void ll_send_header(const EpArgs &a, const LlCall &c, uint32_t token) {
-  int32_t id = -1;
-  uint64_t weight = 0;
-  if (c.lane < EP_TOPK) {
-    id = a.topk_ids[token * EP_TOPK + c.lane];
-    weight = __float_as_uint(a.weights[token * EP_TOPK + c.lane]);
-  }
-  uint32_t position = ll_positions(a, c.lane, token, id);
-  int32_t owner = id < 0 ? -1 : id / EP_LOCAL_EXPERTS;
-  uint32_t place = static_cast<uint32_t>(id % EP_LOCAL_EXPERTS) << LL_PLACE_BITS | position;
+ * the row if its expert is on that rank. With the weights, combine can sum rows before it sends them back. Lane k has
+ * the id and weight of position k in `h`. */
+EP_DEVICE void ll_send_header(const EpArgs &a, const LlCall &c, uint32_t token, LlHead h) {
+  uint32_t position = ll_positions(a, c.lane, token, h.id);
+  int32_t owner = h.id < 0 ? -1 : h.id / EP_LOCAL_EXPERTS;
+  uint32_t place = static_cast<uint32_t>(h.id % EP_LOCAL_EXPERTS) << LL_PLACE_BITS | position;
   for (int i = 0; i < EP_RANKS; i++) {
     int to = (a.rank + i) % EP_RANKS;
-    uint64_t word = weight << 32 | (owner == to ? place : LL_NOWHERE);
+    uint64_t word = static_cast<uint64_t>(h.weight) << 32 | (owner == to ? place : LL_NOWHERE);
     if (c.lane < EP_TOPK) st_relaxed_sys(ll_header(a, to, c.number, a.rank, token) + c.lane, word);
   }
 }
@@ -134,15 +151,37 @@ EP_DEVICE uint32_t ll_senders(const EpArgs &a, const LlCall &c) {
   return min((units + c.blocks - 1) / c.blocks, c.warps - receivers);
 }
 
-/* Sends headers (the last warps), data (the first warps) and counts (the last block). */
-EP_DEVICE void ll_dispatch_async(const EpArgs &a, const LlCall &c, LlShared &s, uint32_t senders) {
+/* The unit and the header that a warp sends first. It loads them together with the number of the call, so that it
+ * waits for memory only once. */
+struct LlAhead {
+  LlHead head;
+  LlUnit unit;
+};
+EP_DEVICE LlAhead ll_load_ahead(const EpArgs &a, const LlCall &c) {
   uint32_t tokens = static_cast<uint32_t>(a.tokens);
-  uint32_t counters = min(LL_COUNT_WARPS, c.warps - 1), top = c.warps - 1;
-  if (c.block == c.blocks - 1 && c.warp >= top - counters && c.warp < top)
-    ll_count_and_signal(a, c, s, (c.warp - (top - counters)) * 32 + c.lane, counters * 32);
-  for (uint32_t t = ll_from_top(c); t < tokens; t += ll_all_warps(c)) ll_send_header(a, c, t);
+  LlAhead ahead = {};
+  if (ll_from_bottom(c) < tokens * LL_UNITS) ahead.unit = ll_load_unit(a, c, ll_from_bottom(c));
+  if (ll_from_top(c) < tokens) ahead.head = ll_load_head(a, ll_from_top(c), c.lane);
+  return ahead;
+}
+
+/* Sends counts (the last block), headers (the last warps) and data (the first warps). */
+EP_DEVICE void ll_dispatch_async(const EpArgs &a, const LlCall &c, const LlCounter &n, LlShared &s, uint32_t senders, LlAhead ahead) {
+  uint32_t tokens = static_cast<uint32_t>(a.tokens);
+  if (!EP_EARLY && n.index < n.threads) {
+    ll_count(a, n, s);
+    bar_sync(LL_BAR_COUNT, n.threads);
+  }
+  ll_send_counts(a, c, n, s);
+  for (uint32_t t = ll_from_top(c); t < tokens; t += ll_all_warps(c)) {
+    if (t != ll_from_top(c)) ahead.head = ll_load_head(a, t, c.lane);
+    ll_send_header(a, c, t, ahead.head);
+  }
   if (c.warp >= senders) return;
-  for (uint32_t u = ll_from_bottom(c); u < tokens * LL_UNITS; u += senders * c.blocks) ll_send_unit(a, c, u, ll_load_unit(a, c, u));
+  for (uint32_t u = ll_from_bottom(c); u < tokens * LL_UNITS; u += senders * c.blocks) {
+    if (u != ll_from_bottom(c)) ahead.unit = ll_load_unit(a, c, u);
+    ll_send_unit(a, c, u, ahead.unit);
+  }
 }
 
 /* In call n, clears the headers of call n - 1. There are three sets of headers, so call n + 2 uses this set next. The
@@ -298,11 +337,18 @@ EP_DEVICE void ll_dispatch(const EpArgs &a) {
   pdl_wait();
   if (first && EP_FUSED) pdl_launch();
   if (first) ep_drill_delay(a);
-  LlCall c = ll_call(a);
+  LlCall c = {0, warp_id(), lane_id(), warps_in_block(), blockIdx.x, gridDim.x};
+  const LlCounter n = ll_counter(c);
+  LlAhead ahead;
+  if (first) ahead = ll_load_ahead(a, c);
+  /* Calls of few tokens (EP_EARLY) count while the number is loaded. With many tokens counting takes longer, and the
+   * other warps of the block would wait for it in ep_block_leaves. */
+  if (first && EP_EARLY) ll_count(a, n, s);
+  c.number = ep_number(a);
+  const uint32_t senders = first ? ll_senders(a, c) : 0;
   if ((!first || EP_FUSED) && threadIdx.x == 0) s.failed = s.ready = 0;
   if (ep_block_leaves(a)) return;
-  uint32_t senders = first ? ll_senders(a, c) : 0;
-  if (first) ll_dispatch_async(a, c, s, senders);
+  if (first) ll_dispatch_async(a, c, n, s, senders, ahead);
   EP_NUMBER_DONE(a, c.number);
   if (first) ep_span_stage(a, EP_STAGE_SENT);
   if (first && c.warp == 0) ll_clear_headers(a, c);

@@ -15,15 +15,6 @@ EP_DEVICE void ll_send_tokens(const EpArgs &a, const LlCall &c) {
                  static_cast<uint64_t>(c.number) << 32 | static_cast<uint32_t>(a.tokens));
 }
 
-struct LlHead {
-  int32_t id;
-  uint32_t weight;
-};
-EP_DEVICE LlHead ll_load_head(const EpArgs &a, uint32_t token, uint32_t i) {
-  uint32_t at = token * EP_TOPK + i % EP_TOPK;
-  return {ep_load_id(a, at), LL_WEIGHTS ? __float_as_uint(a.weights[at]) : 0};
-}
-
 /* Sends a token's header to all ranks. `first` holds the id and weight of header word `c.lane`. */
 EP_DEVICE void ll_send_ids(const EpArgs &a, const LlCall &c, uint32_t token, LlHead first) {
   for (uint32_t i = c.lane; i < LL_HEADS_TOKEN; i += 32) {
@@ -35,20 +26,6 @@ EP_DEVICE void ll_send_ids(const EpArgs &a, const LlCall &c, uint32_t token, LlH
     uint64_t word = static_cast<uint64_t>(h.weight) << 32 | (there ? place : LL_NOWHERE);
     st_relaxed_sys(ll_header(a, to, c.number, a.rank, token) + i % EP_TOPK, word);
   }
-}
-
-/* The unit and the header that a warp sends first. It loads them together with the number of the call, so that it
- * waits for memory only once. */
-struct LlAhead {
-  LlHead head;
-  LlUnit unit;
-};
-EP_DEVICE LlAhead ll_load_ahead(const EpArgs &a, const LlCall &c) {
-  uint32_t tokens = static_cast<uint32_t>(a.tokens);
-  LlAhead ahead = {};
-  if (ll_from_bottom(c) < tokens * LL_UNITS) ahead.unit = ll_load_unit(a, c, ll_from_bottom(c));
-  if (ll_from_top(c) < tokens) ahead.head = ll_load_head(a, ll_from_top(c), c.lane);
-  return ahead;
 }
 
 /* Sends headers (the last warps of a block) and data (the first warps). */

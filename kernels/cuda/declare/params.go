@@ -190,6 +190,6 @@ func formerly(namesAndValues ...string) map[string]kernels.Former {
 	return out
 }
 
-// sumMacros lists the macros that say what a rank sends in a combine. With own=registers or own=team it sends sums: in
-// BF16 if algo=dedup, otherwise in f32. With own=slot it sends single rows if algo=direct, otherwise sums in BF16.
-const sumMacros = "own=registers?EP_PARTIAL=algo=dedup own=team?EP_PARTIAL=algo=dedup own=team?EP_TEAMS !own=registers?EP_DIRECT=algo=direct"
+// sumMacros lists the macros that say what a rank sends in a combine. With own=registers it sends sums: in BF16 if
+// algo=dedup, otherwise in f32. With own=slot it sends single rows if algo=direct, otherwise sums in BF16.
+const sumMacros = "own=registers?EP_PARTIAL=algo=dedup !own=registers?EP_DIRECT=algo=direct"

@@ -156,7 +156,7 @@ func inTiles(r rules) rules { return r.when("fp8").plus("scales=tile") }
 
 const (
 	registersFinal = "own=registers,in_flight=8,"
-	teamFinal      = "own=team,algo=dedup,threads=672," // four teams with hidden 7168
+	teamFinal      = "own=team,algo=dedup,wait_sms=0,"
 )
 
 // combineStartsFinal gives configs that every search measures. With own=registers, blocks of 768 threads spill
@@ -171,7 +171,7 @@ var combineStartsFinal = rules{
 	{"ranks>1", registersFinal + "threads=768,wait_sms=5/8"},
 	{"ranks>1 sms>31 !sms>64", registersFinal + "threads=768,sms=32,wait_sms=1/2"},
 	{"ranks>1 sms>64", registersFinal + "threads=768,sms=1/2,wait_sms=1/2"},
-	{"ranks>1 reduced bulk", teamFinal + "wait_sms=0"},
-	{"ranks>1 reduced bulk", teamFinal + "wait_sms=1/2"},
-	{"ranks>1 reduced bulk", teamFinal + "wait_sms=3/8"},
+	{"ranks>1 reduced bulk", teamFinal + "threads=512"},
+	{"ranks>1 reduced bulk", teamFinal + "threads=672"}, // four teams with hidden 7168
+	{"ranks>1 reduced bulk sms>64", teamFinal + "threads=672,sms=1/2"},
 }

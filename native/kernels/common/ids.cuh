@@ -2,7 +2,6 @@
 #pragma once
 
 #include "common/ptx.cuh"
-#include "ep_args.h"
 
 /* Returns whether an id is the number of an expert. Other ids must not become indices. */
 EP_DEVICE bool ep_is_expert(int32_t id) { return static_cast<uint32_t>(id) < EP_EXPERTS; }

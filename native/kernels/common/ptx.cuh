@@ -13,11 +13,14 @@
 
 #define EP_DEVICE __device__ __forceinline__
 
+/* EP_ASM(emulated, ...) is the statement `emulated` on a CPU, and asm volatile(...) on a GPU. */
 #ifdef EP_EMULATE
+#define EP_ASM(emulated, ...) emulated
 #define EP_DYNAMIC_SHARED(name) uint8_t *name = emul_dynamic_shared()
 #define EP_ENTRY(threads, min_blocks) extern "C" void
 #define EP_ARCH 0
 #else
+#define EP_ASM(emulated, ...) asm volatile(__VA_ARGS__)
 #define EP_DYNAMIC_SHARED(name) extern __shared__ __align__(128) uint8_t name[]
 #define EP_ENTRY(threads, min_blocks) extern "C" __global__ void __launch_bounds__(threads, min_blocks)
 #ifdef __CUDA_ARCH__
@@ -169,13 +172,8 @@ EP_DEVICE uint4 ld_once(const uint4 *p) {
 #endif
 }
 
-#ifdef EP_EMULATE
-#define EP_FENCE(scope) EP_DEVICE void fence_acq_rel_##scope() { emul_fence(); }
-#else
-#define EP_FENCE(scope) EP_DEVICE void fence_acq_rel_##scope() { asm volatile("fence.acq_rel." #scope ";" ::: "memory"); }
-#endif
-EP_FENCE(gpu)
-EP_FENCE(sys)
+EP_DEVICE void fence_acq_rel_gpu() { EP_ASM(emul_fence(), "fence.acq_rel.gpu;" ::: "memory"); }
+EP_DEVICE void fence_acq_rel_sys() { EP_ASM(emul_fence(), "fence.acq_rel.sys;" ::: "memory"); }
 
 /* Returns the global timer in ns. It may tick only every 32 ns. */
 EP_DEVICE uint64_t globaltimer() {
@@ -188,13 +186,7 @@ EP_DEVICE uint64_t globaltimer() {
 #endif
 }
 
-EP_DEVICE void sleep_ns(uint32_t ns) {
-#ifdef EP_EMULATE
-  emul_sleep(ns);
-#else
-  asm volatile("nanosleep.u32 %0;" ::"r"(ns));
-#endif
-}
+EP_DEVICE void sleep_ns(uint32_t ns) { EP_ASM(emul_sleep(ns), "nanosleep.u32 %0;" ::"r"(ns)); }
 
 EP_DEVICE void spin_pause() {
 #ifdef EP_EMULATE
@@ -217,13 +209,8 @@ EP_DEVICE void pdl_launch() {
 }
 
 /* A barrier for `threads` threads of the block, a multiple of 32. `id`, 1 to 15, tells such barriers apart. */
-
 EP_DEVICE void bar_sync(uint32_t id, uint32_t threads) {
-#ifdef EP_EMULATE
-  emul_bar_sync(id, threads);
-#else
-  asm volatile("bar.sync %0, %1;" ::"r"(id), "r"(threads) : "memory");
-#endif
+  EP_ASM(emul_bar_sync(id, threads), "bar.sync %0, %1;" ::"r"(id), "r"(threads) : "memory");
 }
 
 /* Converts to e4m3 (OCP OFP8 1.0) with integer arithmetic, ties to even, saturating at 448. NaN becomes 0x7f. */

@@ -184,6 +184,12 @@ struct EpRow {
   uint32_t first_block; /* NVFP4: the group's first block of 128 scale rows */
 };
 
+/* Notes that a row holds a source's token, for the expert at the token's top-k position k. */
+EP_DEVICE void ep_note_row(const EpArgs &a, uint64_t row, uint32_t token, uint32_t k) {
+  a.src_info[2 * row] = static_cast<int32_t>(token);
+  a.src_info[2 * row + 1] = static_cast<int32_t>(k);
+}
+
 /* Returns the byte offset of atom `column` of a row. An atom is four scales. Scales are ordered
  * [row/128][column][row%32][row%128/32][4]. */
 template <uint32_t columns>

@@ -30,10 +30,7 @@ EP_DEVICE void ep_expand_message(const EpArgs &a, uint32_t source, uint32_t slot
   const int64_t row = ep_take_row(a, message, source, &local);
   if (lane_id() < EP_TOPK)
     reinterpret_cast<int32_t *>(ep_region(a, a.rank, EP_D_ROWS))[index * EP_TOPK + lane_id()] = static_cast<int32_t>(row);
-  if (row >= 0) {
-    a.src_info[2 * row] = *reinterpret_cast<const int32_t *>(message + EP_TOKEN_BYTES);
-    a.src_info[2 * row + 1] = static_cast<int32_t>(lane_id());
-  }
+  if (row >= 0) ep_note_row(a, row, *reinterpret_cast<const int32_t *>(message + EP_TOKEN_BYTES), lane_id());
   const uint32_t owners = __ballot_sync(EP_FULL_WARP, row >= 0);
   warp_spread<EP_IN_FLIGHT>(a.out, EP_PAYLOAD_BYTES, message, row, owners);
   for (uint32_t todo = EP_DTYPE == EP_BF16 ? 0 : owners; todo != 0; todo &= todo - 1) {

@@ -50,9 +50,8 @@ EP_DEVICE bool ep_collect_counts(const EpArgs &a, EpOffsets &o) {
   return __syncthreads_or(!ok) == 0;
 }
 
-EP_DEVICE uint32_t ep_pair_count(const EpOffsets &o, uint32_t pair) {
-  return o.pair_ends[pair] - (pair > 0 ? o.pair_ends[pair - 1] : 0);
-}
+/* Returns the sum before item i, for inclusive prefix sums. */
+EP_DEVICE uint32_t ep_before(const uint32_t *sums, uint32_t i) { return i > 0 ? sums[i - 1] : 0; }
 
 EP_DEVICE uint32_t ep_rows_before(const EpOffsets &o, uint32_t local) {
   return local > 0 ? o.pair_ends[local * EP_SOURCES - 1] : 0;
@@ -78,11 +77,6 @@ EP_DEVICE void ep_pad_offsets(const EpArgs &a, EpOffsets &o) {
   if (threadIdx.x == 0) a.row_offsets[0] = 0;
 }
 
-EP_DEVICE uint32_t ep_group_start(const EpOffsets &o, uint32_t local) {
-  const uint32_t g = local + EP_SHARED;
-  return g > 0 ? o.group_rows[g - 1] : 0;
-}
-
 /* Writes EP_PREFIX, each expert's row counts added up over sources, for the copying blocks. Zeroes the counters by
  * which these blocks claim work. */
 EP_DEVICE void ep_publish_prefixes(const EpArgs &a, const EpOffsets &o) {
@@ -99,9 +93,9 @@ EP_DEVICE void ep_publish_prefixes(const EpArgs &a, const EpOffsets &o) {
 EP_DEVICE void ep_publish_pairs(const EpArgs &a, const EpOffsets &o) {
   for (uint32_t i = threadIdx.x; i < EP_PAIRS; i += blockDim.x) {
     const uint32_t local = i / EP_SOURCES;
-    const uint32_t end = ep_group_start(o, local) + o.pair_ends[i] - ep_rows_before(o, local);
+    const uint32_t end = ep_before(o.group_rows, local + EP_SHARED) + o.pair_ends[i] - ep_rows_before(o, local);
     ep_counter(a, EP_PAIR)[2 * i] = static_cast<int32_t>(EP_READY_FLAG + end);
-    ep_counter(a, EP_PAIR)[2 * i + 1] = static_cast<int32_t>(ep_pair_count(o, i));
+    ep_counter(a, EP_PAIR)[2 * i + 1] = static_cast<int32_t>(o.pair_ends[i] - ep_before(o.pair_ends, i));
     if (!EP_OVER_HOSTS) st_relaxed_sys(ep_word(a, a.rank, EP_D_COUNT, i), EP_NOT_ARRIVED);
   }
 }

@@ -192,8 +192,7 @@ EP_DEVICE void ll_clear_headers(const EpArgs &a, const LlCall &c) {
   if (c.lane < EP_RANKS) tokens = static_cast<uint32_t>(ll_counts(a, a.rank, before, c.lane)[EP_LOCAL_EXPERTS]);
   for (int source = 0; source < EP_RANKS; source++) {
     uint32_t used = __shfl_sync(EP_FULL_WARP, tokens, source) * EP_TOPK;
-    uint64_t *words = ll_header(a, a.rank, before, source, 0);
-    for (uint32_t i = c.block * 32 + c.lane; i < used; i += c.blocks * 32) st_relaxed_sys(words + i, static_cast<uint64_t>(~0ull));
+    ep_clear_words(c, ll_header(a, a.rank, before, source, 0), used);
   }
   ll_clear_beside(a, c);
 }
@@ -293,10 +292,7 @@ EP_DEVICE void ll_copy_part(const EpArgs &a, const LlCall &c, const LlShared &s,
     if (ep_inside<LL_PART>(vector)) st_relaxed_sys(reinterpret_cast<uint4 *>(slot) + vector, ep_sentinels());
     if (ep_has_scale<LL_PART>(vector)) st_relaxed_sys(ep_slot_scale(slot, vector), EP_SENTINEL);
   }
-  if (p.first == c.lane && mine) {
-    a.src_info[2 * static_cast<uint64_t>(row)] = static_cast<int32_t>(p.token);
-    a.src_info[2 * static_cast<uint64_t>(row) + 1] = static_cast<int32_t>(c.lane);
-  }
+  if (p.first == c.lane && mine) ep_note_row(a, row, p.token, c.lane);
   if (p.first == c.lane && c.lane < EP_TOPK) ll_keep_route(a, p.source, p.token, c.lane, p.head, mine ? row : LL_NOWHERE);
 }
 

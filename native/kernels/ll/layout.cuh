@@ -1,6 +1,5 @@
-/* The memory of the low-latency kernels on the symmetric heap. Senders set no flags. A receiver polls the data words
- * until none is all ones. After it has read them it writes all ones back. A word of 32 bits (64 bits in headers and
- * counts) must arrive as a whole; different words may arrive in any order.
+/* The memory of the low-latency kernels on the symmetric heap. Senders set no flags, because a receiver polls the data
+ * words (common/sentinel.cuh).
  *
  * Calls need no barrier between them. A dispatch ends only when the counts of every rank have arrived, and a rank
  * sends its counts only after all its earlier calls have ended. So no rank is more than one call ahead. */

@@ -93,12 +93,6 @@ EP_DEVICE bool masked_wait_count(const EpArgs &a, const EpCall &c, const uint64_
   }
 }
 
-EP_DEVICE void masked_publish(const EpArgs &a, const MaskedShared &s, uint32_t e, const uint32_t (&rows)[EP_RANKS], uint32_t all) {
-  uint64_t *ranges = reinterpret_cast<uint64_t *>(a.expert_ids) + e * EP_RANKS;
-  for (int r = 0; r < EP_RANKS; r++) ranges[r] = static_cast<uint64_t>(s.base[r][e]) << 32 | rows[r];
-  a.row_offsets[e] = all;
-}
-
 /* Reads all counts and computes s.base. The last block also writes row_offsets and expert_ids. */
 EP_DEVICE void masked_index(const EpArgs &a, const EpCall &c, MaskedShared &s) {
   __syncthreads();
@@ -121,7 +115,7 @@ EP_DEVICE void masked_index(const EpArgs &a, const EpCall &c, MaskedShared &s) {
       all += rows[r];
     }
     rows_here += all;
-    if (publish) masked_publish(a, s, e, rows, all);
+    if (publish) masked_publish(a, e, rows);
   }
   if (publish && threadIdx.x < EP_RANKS) {
     masked_last(a, c.number)[threadIdx.x] = static_cast<uint64_t>(c.number) << 32 | s.messages[threadIdx.x];
@@ -170,10 +164,7 @@ EP_DEVICE void masked_take_part(const EpArgs &a, const EpCall &c, const MaskedPa
   ep_empty_part<RANK_STEP>(rank_slot(a, a.rank, c.number, p.source, p.place), first);
   if (p.unit != 0) return;
   bool mine = (here >> c.lane & 1u) != 0;
-  if (mine) {
-    a.src_info[2 * static_cast<uint64_t>(p.row)] = static_cast<int32_t>(p.token);
-    a.src_info[2 * static_cast<uint64_t>(p.row) + 1] = static_cast<int32_t>(c.lane);
-  }
+  if (mine) ep_note_row(a, p.row, p.token, c.lane);
   int32_t *route = masked_route(a, p.source, p.place);
   if (c.lane == 0) route[0] = static_cast<int32_t>(p.token);
   if (c.lane < EP_TOPK) route[1 + c.lane] = mine ? static_cast<int32_t>(p.row) : -1;

@@ -30,14 +30,7 @@ EP_DEVICE uint32_t *ll_tokens(const EpArgs &a) { return reinterpret_cast<uint32_
 EP_DEVICE uint32_t ll_block_rows(const EpArgs &a, uint32_t) { return masked_room(a); }
 
 EP_DEVICE void ll_publish_expert(const EpArgs &a, uint32_t e, uint32_t, const uint32_t (&rows)[EP_RANKS]) {
-  uint64_t *ranges = reinterpret_cast<uint64_t *>(a.expert_ids) + e * EP_RANKS;
-  uint32_t all = 0;
-#pragma unroll
-  for (int r = 0; r < EP_RANKS; r++) {
-    ranges[r] = static_cast<uint64_t>(all) << 32 | rows[r];
-    all += rows[r];
-  }
-  a.row_offsets[e] = all;
+  masked_publish(a, e, rows);
 }
 template <uint32_t n>
 EP_DEVICE void ll_publish_all(const EpArgs &a, uint32_t lane, uint32_t, const uint32_t (&rows)[n][EP_RANKS]) {

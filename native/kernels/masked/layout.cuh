@@ -48,11 +48,22 @@ EP_DEVICE uint32_t masked_room(const EpArgs &a) { return EP_RANKS * static_cast<
  * messages. Routes and numbers follow src_info in the output: first an array of routes [source rank][place], then a
  * number for each source. A route holds the token and, for each top-k position, the row, or -1 for none on this rank. A
  * source's routes are sorted by token. */
-EP_DEVICE int32_t *masked_routes(const EpArgs &a) { return a.src_info + 2 * a.max_rows; }
 EP_DEVICE int32_t *masked_route(const EpArgs &a, uint32_t source, uint32_t place) {
-  return masked_routes(a) + (static_cast<uint64_t>(source) * a.max_tokens + place) * MASKED_ROUTE;
+  return a.src_info + 2 * a.max_rows + (static_cast<uint64_t>(source) * a.max_tokens + place) * MASKED_ROUTE;
 }
 EP_DEVICE int32_t *masked_messages(const EpArgs &a) { return masked_route(a, EP_RANKS, 0); }
+
+/* Writes where each source's rows of an expert begin in the expert's block, and how many rows the block has. */
+EP_DEVICE void masked_publish(const EpArgs &a, uint32_t e, const uint32_t (&rows)[EP_RANKS]) {
+  uint64_t *ranges = reinterpret_cast<uint64_t *>(a.expert_ids) + e * EP_RANKS;
+  uint32_t all = 0;
+#pragma unroll
+  for (int r = 0; r < EP_RANKS; r++) {
+    ranges[r] = static_cast<uint64_t>(all) << 32 | rows[r];
+    all += rows[r];
+  }
+  a.row_offsets[e] = all;
+}
 
 /* Calls of dispatch_masked and dispatch_masked_ids may follow each other on the same memory. A call clears the words
  * of the previous call, whichever kernel wrote them. `MaskedClear::number` is the number of that previous call. One
@@ -64,20 +75,15 @@ EP_DEVICE uint32_t masked_left(const MaskedClear &c, const uint64_t *count) {
   uint64_t word = *count;
   return word >> 32 == c.number ? static_cast<uint32_t>(word) : 0;
 }
-template <class Word>
-EP_DEVICE void masked_clear_words(const MaskedClear &c, Word *words, uint32_t used) {
-  const Word empty = static_cast<Word>(~0ull);
-  for (uint32_t i = c.block * 32 + c.lane; i < used; i += c.blocks * 32) st_relaxed_sys(words + i, empty);
-}
 EP_DEVICE void masked_clear_heads_of(const EpArgs &a, const MaskedClear &c) {
   for (int source = 0; source < EP_RANKS; source++) {
     uint32_t used = masked_left(c, masked_last(a, c.number) + source) * RANK_HEAD;
-    masked_clear_words(c, masked_head(a, a.rank, c.number, source, 0), used);
+    ep_clear_words(c, masked_head(a, a.rank, c.number, source, 0), used);
   }
 }
 EP_DEVICE void masked_clear_ids_of(const EpArgs &a, const MaskedClear &c) {
   for (int source = 0; source < EP_RANKS; source++) {
     uint32_t used = masked_left(c, masked_tokens(a, a.rank, c.number, source)) * EP_TOPK;
-    masked_clear_words(c, masked_ids(a, a.rank, c.number, source, 0), used);
+    ep_clear_words(c, masked_ids(a, a.rank, c.number, source, 0), used);
   }
 }

@@ -1,8 +1,6 @@
-/* The memory of the kernels of layout rank. A token has one row on each rank that has any of its experts.
- *
- * A message holds the token, its local experts and their weights. The receiver polls the words of the message until
- * none of them is all ones. It copies them to the output and writes all ones back. A word must arrive as a whole, but
- * the words of a message may arrive in any order. A word has 32 bits, or 64 bits in counts.
+/* The memory of the kernels of layout rank. A token has one row on each rank that has any of its experts. A message
+ * holds the token, its local experts and their weights. The receiver polls its words (common/sentinel.cuh) and copies
+ * them to the output.
  *
  * If EP_PACKED is 0, each sender has max_tokens rows of the output. If EP_PACKED is 1, rows have no gaps.
  *

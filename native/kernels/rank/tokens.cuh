@@ -99,8 +99,7 @@ EP_DEVICE void rank_place_tile(const EpArgs &a, const EpCall &c, RankTile &t, ui
 EP_DEVICE bool rank_one_tile(const EpArgs &a) { return static_cast<uint32_t>(a.tokens) <= EP_THREADS; }
 EP_DEVICE void rank_place_all(const EpArgs &a, const EpCall &c, RankTile &t) {
   uint32_t tokens = static_cast<uint32_t>(a.tokens), groups = ceil_div(tokens, 32);
-  uint32_t mask = threadIdx.x < tokens ? rank_mask(a, threadIdx.x) : 0;
-  rank_mark(c, t, mask);
+  rank_mark(c, t, threadIdx.x < tokens ? rank_mask(a, threadIdx.x) : 0);
   __syncthreads();
   if (c.warp == 0 && c.lane < EP_RANKS) t.all[c.lane] = rank_scan(c, t, 0, groups);
   __syncthreads();

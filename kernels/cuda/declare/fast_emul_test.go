@@ -274,6 +274,10 @@ func TestFastKernelsRace(t *testing.T) {
 			splitting(dispatchLL()), splitting(combineLL())},
 		{fastCase{pairProblem(ep.FP8, 2, 256, 8, 2, 5), []int{5, 3}, 0.3, 0, "sms=3,wait_sms=1,threads=96,team=2,scales=tile", "sms=2,wait_sms=1,threads=64,algo=dedup", 4},
 			dispatchFinalHome(), combineFinalPartial()},
+		{fastCase{pairProblem(ep.FP8, 2, 256, 8, 2, 5), []int{5, 3}, 0.3, 0, "sms=2,wait_sms=0,threads=64", "own=team,sms=2,wait_sms=0,threads=160,algo=dedup", 4},
+			dispatchFinal(), combineFinal()},
+		{fastCase{pairProblem(ep.BF16, 4, 1800, 16, 4, 5), []int{5, 3, 0, 4}, 0.3, 0, "sms=2,wait_sms=0,threads=64", "own=team,sms=3,wait_sms=1,threads=128,algo=dedup", 4},
+			dispatchFinal(), combineFinal()},
 	} {
 		t.Run(q.c.Kernel.Name, func(t *testing.T) {
 			if holds(q.d.Kernel.DefaultConfig(onCPU(), q.p), "algo=home") {

@@ -53,7 +53,7 @@ func finalKernels() []Declaration {
 			Formerly: formerly("combine_final_partial", "own=registers,in_flight=8"),
 		},
 		ties:   []tie{{"own=team", "algo=dedup,in_flight=0"}},
-		source: "final/combine.cuh", State: finalState,
+		source: "final/combine.cuh", entry: "combine_final own=team?_team", State: finalState,
 		macros: sumMacros + " own=team?EP_PARTIAL=algo=dedup own=team?EP_TEAMS EP_IN_FLIGHT=in_flight",
 		// Half of the SMs are enough for the full speed of the link with even routing.
 		values: rules{{"sms>32 !sms>64", "sms=32"}, {"sms>64", "sms=1/2"}, {"", "wait_sms=1/2,threads=768"}}.list,

@@ -23,6 +23,10 @@
 #define EMUL_FIBER_SWITCH(f) __tsan_switch_to_fiber(f, __tsan_switch_to_fiber_no_sync)
 #define EMUL_ACQUIRE(p) __tsan_acquire(const_cast<void *>(static_cast<const void *>(p)))
 #define EMUL_RELEASE(p) __tsan_release(const_cast<void *>(static_cast<const void *>(p)))
+extern "C" void AnnotateIgnoreReadsBegin(const char *file, int line);
+extern "C" void AnnotateIgnoreReadsEnd(const char *file, int line);
+extern "C" void AnnotateIgnoreWritesBegin(const char *file, int line);
+extern "C" void AnnotateIgnoreWritesEnd(const char *file, int line);
 #else
 #define EMUL_FIBER_CURRENT() nullptr
 #define EMUL_FIBER_SWITCH(f) (void)(f)
@@ -31,6 +35,23 @@
 #endif
 
 namespace {
+
+/* While an object of this type exists, the race detector does not watch this thread. It is for data of the emulator
+ * that all fibers of a block use. */
+struct Unwatched {
+#ifdef EP_EMUL_TSAN
+  Unwatched() {
+    AnnotateIgnoreReadsBegin(__FILE__, __LINE__);
+    AnnotateIgnoreWritesBegin(__FILE__, __LINE__);
+  }
+  ~Unwatched() {
+    AnnotateIgnoreWritesEnd(__FILE__, __LINE__);
+    AnnotateIgnoreReadsEnd(__FILE__, __LINE__);
+  }
+#else
+  Unwatched() {}
+#endif
+};
 
 struct Barrier {
   uint32_t key = 0; /* mask of lanes, or number of a block's barrier */
@@ -375,34 +396,61 @@ void settle(Mbar *m) {
 } // namespace
 
 extern "C" void emul_mbar_init(uint64_t *bar, uint32_t arrivals) {
+  const Unwatched own;
   Mbar m{0, static_cast<uint16_t>(arrivals), static_cast<uint16_t>(arrivals & 0x7fff), 0};
   memcpy(bar, &m, sizeof m);
 }
 
 extern "C" void emul_mbar_expect(uint64_t *bar, uint32_t bytes) {
+  EMUL_RELEASE(bar);
+  const Unwatched own;
   Mbar *m = reinterpret_cast<Mbar *>(bar);
   m->bytes += static_cast<int32_t>(bytes);
   m->pending--;
   settle(m);
 }
 
-extern "C" bool emul_mbar_try(uint64_t *bar, uint32_t parity) {
-  Mbar *m = reinterpret_cast<Mbar *>(bar);
+namespace {
+/* Takes a load of `bar` from the list, with probability 1/2 for each load. Returns false if it took none. */
+bool take_load(const uint64_t *bar, BulkLoad *out) {
+  const Unwatched own;
   for (size_t i = 0; i < block->loads.size() && (next_random() & 1); i++) {
-    BulkLoad l = block->loads[i];
-    if (l.bar != bar) continue;
-    block->loads.erase(block->loads.begin() + static_cast<ptrdiff_t>(i--));
-    memcpy(l.to, l.from, l.bytes);
-    m->bytes -= static_cast<int32_t>(l.bytes);
-    settle(m);
+    *out = block->loads[i];
+    if (out->bar != bar) continue;
+    block->loads.erase(block->loads.begin() + static_cast<ptrdiff_t>(i));
+    return true;
   }
-  bool done = m->phase != parity;
-  if (!done) emul_spin();
-  return done;
+  return false;
+}
+
+bool phase_ended(uint64_t *bar, uint32_t loaded, uint32_t parity) {
+  const Unwatched own;
+  Mbar *m = reinterpret_cast<Mbar *>(bar);
+  m->bytes -= static_cast<int32_t>(loaded);
+  if (loaded != 0) settle(m);
+  return m->phase != parity;
+}
+} // namespace
+
+extern "C" bool emul_mbar_try(uint64_t *bar, uint32_t parity) {
+  for (BulkLoad l; take_load(bar, &l);) {
+    EMUL_ACQUIRE(bar);
+    memcpy(l.to, l.from, l.bytes);
+    EMUL_RELEASE(bar);
+    phase_ended(bar, l.bytes, parity);
+  }
+  if (!phase_ended(bar, 0, parity)) {
+    emul_spin();
+    return false;
+  }
+  EMUL_ACQUIRE(bar);
+  return true;
 }
 
 extern "C" void emul_bulk_load(void *shared, const void *global, uint32_t bytes, uint64_t *bar) {
   emul_point();
+  EMUL_RELEASE(bar);
+  const Unwatched own;
   block->loads.push_back({shared, global, bytes, bar});
 }
 

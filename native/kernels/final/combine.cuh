@@ -99,23 +99,28 @@ EP_DEVICE void fin_announce(const EpArgs &a, const EpCall &c) {
   if (c.lane == 0) a.counters[FIN_TICKETS + ((c.number + 1) & 1)] = 0;
 }
 
-EP_ENTRY(EP_THREADS, 1) combine_final(const __grid_constant__ EpArgs a) {
+#ifdef EP_TEAMS
+EP_ENTRY(EP_THREADS, 1) combine_final_team(const __grid_constant__ EpArgs a) {
   ep_begin(a);
   ep_drill_delay(a);
-#ifdef EP_TEAMS
-  if (ep_block_leaves(a)) return; /* a team's warps wait for each other */
+  if (ep_block_leaves(a)) return; /* a team's warps wait for each other, so none may leave alone */
   EpCall c = ep_call(a);
   c.number = ep_round(a);
   fin_announce(a, c);
   fin_run_teams(a, c);
   EP_NUMBER_DONE(a, c.number);
+  ep_span_end(a);
+}
 #else
+EP_ENTRY(EP_THREADS, 1) combine_final(const __grid_constant__ EpArgs a) {
+  ep_begin(a);
+  ep_drill_delay(a);
   EpCall c = ep_call(a);
   if (ep_warp_leaves(a, c.number)) return;
   fin_announce(a, c);
   if (ep_sends(c)) fin_combine_async(a, c);
   EP_NUMBER_DONE(a, c.number);
   if (ep_receives(c)) fin_combine_wait(a, c);
-#endif
   ep_span_end(a);
 }
+#endif

@@ -45,7 +45,7 @@ case ${1:-all} in
     # Racecheck understands only __syncthreads and its like. It would report races in kernels whose names contain _ids,
     # which wait for a flag in shared memory, and in those with _team, which wait for mbarriers. So they are left out.
     # The race detector of the emulator understands both.
-    sanitize racecheck '^TestRaces' --kernel-regex-exclude 'kernel_regex=_ids|_team' ;;
+    sanitize racecheck '^TestRaces' --kernel-name-exclude kernel_substring=_ids --kernel-name-exclude kernel_substring=_team ;;
   stress)
     step 3600 stress-loopback '^all ' env CUDA_VISIBLE_DEVICES=0 ./epbench verify --backend cuda:loopback --stress --ranks 1,2,4,8 --all
     each_count stress ./epbench verify --backend cuda --stress --all ;;

@@ -45,17 +45,21 @@ type compiled struct {
 	def         bool
 }
 
-// variants returns a kernel's variants: configs that compile to different units. The default config comes first. If the
-// default is illegal, there are no variants.
+// variants returns a kernel's variants: configs that compile to different units. They include the starts of a search at
+// reduced precision. The default config comes first. If the default is illegal, there are no variants.
 func variants(f declare.Declaration, m ep.Machine, p ep.Problem) ([]compiled, error) {
 	p.Layout = append(f.Kernel.Layouts, p.Layout)[0]
 	base := f.Kernel.DefaultConfig(m, p)
 	if f.Check(m, p, base) != nil {
 		return nil, nil
 	}
+	configs := compileConfigs(f.Kernel, base)
+	if p.Precision = ep.Reduced; f.Kernel.Starts != nil {
+		configs = append(configs, f.Kernel.Starts(m, p)...)
+	}
 	var out []compiled
 	seen := map[string]bool{}
-	for _, c := range compileConfigs(f.Kernel, base) {
+	for _, c := range configs {
 		if f.Check(m, p, c) != nil {
 			continue
 		}

@@ -65,7 +65,7 @@ func finalKernels() []Declaration {
 // 128 elements.
 const finalFP8Hidden = 128 * 128
 
-// ringShared bounds the ring of a block in bytes. The ring is the buffer for loads that have not arrived yet. A block
+// ringShared bounds the ring of a block in bytes, if own is not team. The ring is the buffer for loads that have not arrived yet. A block
 // of sm_80 has only 163 KiB.
 const ringShared = 160 << 10
 
@@ -101,7 +101,7 @@ func checkFinal(m ep.Machine, p ep.Problem, c ep.Config) error {
 	return nil
 }
 
-// Limits of own=team, which final/combine_team.cuh has, too.
+// Limits of own=team. final/combine_team.cuh has the same.
 const (
 	teamShared = 224 << 10 // bytes of shared memory for the rings of a block's teams
 	teamPart   = 3584      // bytes of a row that one warp adds
@@ -117,8 +117,12 @@ func teamsOf(p ep.Problem, c ep.Config) (teams, warps int) {
 	return min((c.Int("threads")/Warp-1)/warps, mostTeams, teamShared/(leastRows*2*p.Hidden)), warps
 }
 
+// teamBytes returns the bytes of the rings of all teams in a block.
 func teamBytes(p ep.Problem, c ep.Config) int {
 	teams, _ := teamsOf(p, c)
+	if teams == 0 {
+		return 0
+	}
 	return teams * min(mostRows, teamShared/(teams*2*p.Hidden)) * 2 * p.Hidden
 }
 
@@ -127,7 +131,7 @@ func checkTeams(m ep.Machine, p ep.Problem, c ep.Config) error {
 	case before90(m.Arch):
 		return fmt.Errorf("own: team needs sm_90 or later and this is %s; use registers", m.Arch)
 	case 2*p.Hidden > teamShared/leastRows:
-		return fmt.Errorf("own: with team, %d rows of hidden %d do not fit into shared memory; use registers", leastRows, p.Hidden)
+		return fmt.Errorf("hidden: own=team allows at most %d, not %d; use own=registers", teamShared/leastRows/2, p.Hidden)
 	case teams == 0:
 		return fmt.Errorf("threads: %s are fewer than the %d of one team and the warp that signals; use %d", c.Str("threads"), (warps+1)*Warp, (warps+1)*Warp)
 	}

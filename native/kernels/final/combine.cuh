@@ -1,8 +1,8 @@
 /* combine_final sends the experts' rows back to their tokens' ranks and sums them, for large batches. The first
  * `senders` blocks draw tickets (numbers of messages) and send these messages; the other blocks sum the rows that
- * arrived. Messages go to slots in the memory of the token's rank. Without EP_PARTIAL, a rank's own rows go to slots,
- * too (final/combine_slots.cuh). With EP_PARTIAL, it sums its own rows in registers (final/combine_partial.cuh). With
- * EP_TEAMS, some warps of a block load, and others add (final/combine_team.cuh).
+ * arrived. If there are no other blocks, every block sends and sums. Messages go to slots in the memory of the token's rank. Without EP_PARTIAL, a rank's own rows go to slots,
+ * too (final/combine_slots.cuh). With EP_PARTIAL, it sums its own rows in registers (final/combine_partial.cuh). EP_TEAMS
+ * comes with EP_PARTIAL: then some warps of a block load, and others add (final/combine_team.cuh).
  *
  * EP_IN_FLIGHT: vectors that a sending lane has in flight to shared memory; 0: it loads vectors to registers. */
 #ifdef EP_PARTIAL
@@ -44,7 +44,7 @@ EP_DEVICE bool fin_wait_slots(const EpArgs &a, const EpCall &c, uint32_t token, 
 }
 
 /* Waits until all ranks have begun this call. Then no rank reads its slots for the previous call any more, and this
- * call may fill them. Every sending warp calls it. */
+ * call may fill them. Each warp that sends or loads messages calls it first. */
 EP_DEVICE bool fin_wait_started(const EpArgs &a, const EpCall &c) {
   const uint32_t *p = ep_started(a, a.rank) + (c.lane < EP_RANKS ? c.lane : 0);
   EpSpin spin;

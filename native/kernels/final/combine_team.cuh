@@ -1,51 +1,54 @@
-/* Functions of combine_final for own=team. With few SMs, the warps of other forms wait too often: for a fence after
- * each message, and for memory at the start of the next. Here each kind of waiting has its own warps:
+/* Functions of combine_final for own=team. With the other values of `own`, warps on few SMs wait too often: for a fence
+ * after each message, and for memory at the start of the next. Here each kind of waiting has its own warps:
  *
  * - Loading warps, one for each team, fill rings in shared memory with the rows of messages and sums. They go on to the
  *   next message while the rows of the last one are being added.
  * - Adding warps, FIN_STEPS for each team, add rows. Each adds the same FIN_STRIDE bytes of every row, and stores
  *   the sums.
- * - One signalling warp sets the flags of messages whose sums are stored. Only this warp waits for fences.
+ * - One signalling warp sets the flag of each message that has been stored. Only this warp waits for fences.
  *
  * Sums of a token's rows are rounded to BF16, and added in the order of ranks. The result has the same bits as with
  * own=registers.
  *
- * Waits for another warp of the block have no deadline. They end when the loading warp ends, and its waits for other
- * ranks have deadlines. */
+ * Waits for another warp of the block need no deadline: the waits of a loading warp for other ranks have deadlines,
+ * and after them it puts FIN_END into the ring, where the other warps stop. */
 #pragma once
 
 #include "common/bulk.cuh"
 #include "final/combine_message.cuh"
 
-/* A team's shared memory. The ring has the stages that FIN_TEAM_BYTES and the rows of other teams leave. With more than
- * two ranks, one more row holds the sum of the rank's own rows until the sums of earlier ranks are added. */
-static const uint32_t FIN_TEAM_BYTES = 224 << 10, FIN_MOST_STAGES = 6;
-__host__ __device__ constexpr uint32_t fin_least(uint32_t a, uint32_t b) { return a < b ? a : b; }
-static const uint32_t FIN_TEAMS =
-    fin_least(fin_least((EP_THREADS / 32 - 1) / (FIN_STEPS + 1), 8), FIN_TEAM_BYTES / (4 * FIN_ROW_BYTES));
-static const uint32_t FIN_ROWS = fin_least(FIN_MOST_STAGES, FIN_TEAM_BYTES / (FIN_TEAMS * FIN_ROW_BYTES));
+/* The rings of a block's teams share FIN_TEAMS_BYTES equally. A team has FIN_ROWS rows in shared memory. With more than
+ * two ranks, one of them is no stage of the ring: it holds the sum of the rank's own rows until the sums of lower ranks
+ * are added. kernels/cuda/declare/final.go has the same limits. */
+static const uint32_t FIN_TEAMS_BYTES = 224 << 10, FIN_MOST_TEAMS = 8, FIN_LEAST_ROWS = 4, FIN_MOST_ROWS = 6;
+__host__ __device__ constexpr uint32_t fin_min(uint32_t a, uint32_t b) { return a < b ? a : b; }
+static const uint32_t FIN_TEAMS = fin_min(fin_min((EP_THREADS / 32 - 1) / (FIN_STEPS + 1), FIN_MOST_TEAMS),
+                                          FIN_TEAMS_BYTES / (FIN_LEAST_ROWS * FIN_ROW_BYTES));
+static const uint32_t FIN_ROWS = fin_min(FIN_MOST_ROWS, FIN_TEAMS_BYTES / (FIN_TEAMS * FIN_ROW_BYTES));
 static const uint32_t FIN_STAGES = FIN_ROWS - (EP_RANKS > 2);
 static const uint32_t FIN_REPORTS = 4; /* messages of a team that wait for the signalling warp */
 
+/* Bits of FinRow.kind. */
 enum FinRowKind {
-  FIN_SUM = 1,       /* belongs to a sum; otherwise to a message */
-  FIN_LAST = 2,      /* the last row: store the result */
-  FIN_ROUND = 4,     /* the last row of this rank in a sum: round the sum of its rows to BF16 */
-  FIN_KEEP = 8,      /* as FIN_ROUND, but then keep the sum, and start again with 0 */
-  FIN_ADD_KEPT = 16, /* after this row, add the sum that was kept */
+  FIN_SUM = 1,       /* the row is for a token of this rank; without this bit, it is for a message */
+  FIN_LAST = 2,      /* after this row, store the result */
+  FIN_ROUND = 4,     /* after this row, round the sum so far to BF16 */
+  FIN_KEEP = 8,      /* after this row, round the sum so far, put it aside, and start again with 0 */
+  FIN_ADD_KEPT = 16, /* after this row, add the sum that was put aside */
   FIN_PLAIN = 32,    /* the weight is 1 */
-  FIN_NO_ROW = 64,   /* the token has no rows */
+  FIN_NO_ROW = 64,   /* there is no row to add */
   FIN_END = 128      /* nothing follows */
 };
 
+/* Says what to do with a row in the ring. `source` is the token's rank. */
 struct FinRow {
   uint32_t kind, source, token;
   float weight;
 };
 
-/* Barriers and words of one team in shared memory. A full stage has a row that has arrived; a free stage has been read.
- * The adding warps report messages to the signalling warp: `reported` says that the sums are stored, and
- * `signalled` that the flag is set. */
+/* The barriers of one team, and what they guard. A phase of `full` ends when a row has arrived, of `free` when the
+ * adding warps have read it, of `reported` when they have stored a message, and of `signalled` when its flag is set. Then
+ * the report may be overwritten. */
 struct FinTeam {
   uint64_t full[FIN_STAGES], free[FIN_STAGES], reported[FIN_REPORTS], signalled[FIN_REPORTS];
   FinRow row[FIN_STAGES], report[FIN_REPORTS];
@@ -61,6 +64,7 @@ template <uint32_t n> struct FinPosition {
   }
 };
 
+/* Waits until the phase with this parity has ended. A new barrier counts as if a phase with parity 1 had ended. */
 EP_DEVICE void fin_await(uint64_t *bar, uint32_t parity) {
   while (!mbar_try(bar, parity)) {
   }
@@ -89,7 +93,7 @@ struct FinLoader {
   }
 };
 
-/* A message or a sum. `id` is the expert at top-k position `lane`; only a sum has it. */
+/* A message to send, or a token to sum. For a token to sum, `id` is the expert at top-k position `lane`. */
 struct FinWork {
   bool sum;
   FinReturn r;
@@ -111,7 +115,7 @@ EP_DEVICE void fin_put_rows(const EpArgs &a, const EpCall &c, FinLoader &to, con
 EP_DEVICE bool fin_put_sum(const EpArgs &a, const EpCall &c, FinLoader &to, const FinWork &w) {
   const uint32_t here = fin_here(w.r), token = w.r.token, mine = 1u << a.rank;
   const uint32_t others = fin_slots_used(c.lane, w.id) & ~mine, lower = others & (mine - 1);
-  const bool keep = __popc(lower) > 1; /* a + b is b + a, so one lower rank can come second */
+  const bool keep = __popc(lower) > 1; /* with one lower rank, a + b has the same bits as b + a */
   fin_put_rows(a, c, to, w, FIN_SUM, (keep ? FIN_KEEP : FIN_ROUND) | (others == 0 ? FIN_LAST : 0));
   if (others == 0) {
     if (here == 0) to.put(c, nullptr, {FIN_SUM | FIN_LAST | FIN_NO_ROW, 0, token, 0});
@@ -128,14 +132,23 @@ EP_DEVICE bool fin_put_sum(const EpArgs &a, const EpCall &c, FinLoader &to, cons
   return true;
 }
 
-/* The work of a rank in the order in which its teams take it. A block that only sums has a fixed share of the
- * sums. Other blocks draw tickets. If blocks send and sum, then the sum of token t follows the messages for token
- * t + lag: other ranks have sent their messages for token t by then. */
-struct FinTickets {
+/* The work of a rank, in the order in which its teams take it. A block that only sums has a fixed share of the sums.
+ * Other blocks draw tickets. If blocks send and sum, the sum of token t comes after the messages for token t + lag. By
+ * then the other ranks have usually sent theirs. The lag only saves waiting. There is no deadlock: tickets rise, so a
+ * message waits only behind sums of earlier tokens. */
+struct FinSchedule {
   uint32_t *word;
-  uint32_t sends, sums, lag, teams; /* tokens with messages, tokens to sum, lag in tokens, teams that draw */
+  uint32_t sends; /* the largest number of tokens of another rank */
+  uint32_t sums;  /* tokens of this rank */
+  uint32_t lag;   /* in tokens */
+  uint32_t teams; /* teams that share this work */
 
-  EP_DEVICE uint32_t end() const { return sums == 0 ? sends * FIN_SOURCES : sends == 0 ? sums : EP_RANKS * max(sends, sums + lag); }
+  /* Returns the number of pieces of work. */
+  EP_DEVICE uint32_t end() const {
+    if (sums == 0) return sends * FIN_SOURCES;
+    return sends == 0 ? sums : EP_RANKS * max(sends, sums + lag);
+  }
+  /* Returns, in lane 0, the number of the piece of work after piece `before` of this team. */
   EP_DEVICE uint32_t draw(const EpCall &c, uint32_t before) const {
     if (sends == 0) return before + teams;
     return c.lane == 0 ? add_relaxed_gpu(word, 1u) : 0;
@@ -159,22 +172,24 @@ struct FinTickets {
   }
 };
 
-EP_DEVICE FinTickets fin_tickets(const EpArgs &a, const EpCall &c) {
+EP_DEVICE FinSchedule fin_schedule(const EpArgs &a, const EpCall &c) {
   const bool sends = c.lane < EP_RANKS && c.lane != static_cast<uint32_t>(a.rank) && ep_sends(c);
   const uint32_t teams = FIN_TEAMS * (ep_sends(c) ? c.senders : c.receivers);
+  const uint32_t most = __reduce_max_sync(EP_FULL_WARP, sends ? fin_tokens(a)[c.lane] : 0);
   return {reinterpret_cast<uint32_t *>(a.counters) + FIN_TICKETS + (c.number & 1),
-          __reduce_max_sync(EP_FULL_WARP, sends ? fin_tokens(a)[c.lane] : 0), ep_receives(c) ? static_cast<uint32_t>(a.tokens) : 0, 2 * teams, teams};
+          most, ep_receives(c) ? static_cast<uint32_t>(a.tokens) : 0, min(2 * teams, most), teams};
 }
 
-EP_DEVICE void fin_load_rows(const EpArgs &a, const EpCall &c, FinTeam &team, uint32_t number) {
-  const FinTickets tickets = fin_tickets(a, c);
-  FinLoader to = {team, fin_team_rows(number), {}};
+/* Does the work of a loading warp: puts the rows of messages and sums, one after the other, into the ring of team
+ * `index`. */
+EP_DEVICE void fin_load_rows(const EpArgs &a, const EpCall &c, FinTeam &team, uint32_t index) {
+  const FinSchedule tickets = fin_schedule(a, c);
+  FinLoader to = {team, fin_team_rows(index), {}};
   bool going = tickets.sends == 0 || fin_wait_started(a, c);
   ep_span_stage(a, EP_STAGE_READY);
-  /* As in fin_combine_async, one add draws the first two tickets. */
   const uint32_t block = c.receivers == 0 || ep_sends(c) ? c.block : c.block - c.senders;
-  uint32_t i = number * (tickets.teams / FIN_TEAMS) + block, after = i + tickets.teams;
-  if (going && tickets.sends != 0) {
+  uint32_t i = index * (tickets.teams / FIN_TEAMS) + block, after = i + tickets.teams;
+  if (going && tickets.sends != 0) { /* one add draws the first two tickets, so that a team's tickets rise */
     i = __shfl_sync(EP_FULL_WARP, c.lane == 0 ? add_relaxed_gpu(tickets.word, 2u) : 0, 0);
     after = i + 1;
   }
@@ -193,6 +208,7 @@ EP_DEVICE void fin_load_rows(const EpArgs &a, const EpCall &c, FinTeam &team, ui
   to.put(c, nullptr, {FIN_END, 0, 0, 0});
 }
 
+/* Tells the signalling warp that this warp has stored its part of a message. */
 EP_DEVICE void fin_report(const EpCall &c, FinTeam &team, FinPosition<FIN_REPORTS> &at, const FinRow &row) {
   fin_await(&team.signalled[at.stage], at.parity ^ 1);
   if (c.lane == 0 && c.warp % FIN_STEPS == 0) team.report[at.stage] = row;
@@ -201,8 +217,8 @@ EP_DEVICE void fin_report(const EpCall &c, FinTeam &team, FinPosition<FIN_REPORT
   at.next();
 }
 
-/* Adds this lane's vectors of a row in shared memory, from byte `first` on. Each branch loads vectors itself, because
- * seven of them held over a branch would take too many registers. */
+/* Adds this lane's vectors of a row in shared memory, from byte `first` on. Each branch loads the vectors itself,
+ * because all of them, held across the branch, would take too many registers. */
 EP_DEVICE void fin_add_part(float (&acc)[FIN_WIDTH][8], const uint8_t *row, uint32_t first, float weight, bool plain) {
   auto load = [&](uint32_t v) { return *reinterpret_cast<const uint4 *>(row + (fin_in_row(first + v * 512) ? first + v * 512 : 0)); };
   if (!plain) {
@@ -219,9 +235,9 @@ EP_DEVICE void fin_add_part(float (&acc)[FIN_WIDTH][8], const uint8_t *row, uint
   }
 }
 
-/* Does what FIN_ROUND, FIN_KEEP and FIN_ADD_KEPT ask. `kept` is the row for the sum that is kept, and `first` this lane's
- * first byte in it. */
-EP_DEVICE void fin_round(uint32_t kind, float (&acc)[FIN_WIDTH][8], uint8_t *kept, uint32_t first) {
+/* Rounds the sum, puts it aside, or adds the sum that was put aside, as `kind` says. `kept` is the row for that sum,
+ * and `first` this lane's first byte in it. */
+EP_DEVICE void fin_finish_own(uint32_t kind, float (&acc)[FIN_WIDTH][8], uint8_t *kept, uint32_t first) {
 #pragma unroll
   for (uint32_t v = 0; v < FIN_WIDTH; v++) {
     const bool holds = EP_RANKS > 2 && fin_in_row(first + v * 512);
@@ -235,10 +251,11 @@ EP_DEVICE void fin_round(uint32_t kind, float (&acc)[FIN_WIDTH][8], uint8_t *kep
   }
 }
 
-/* Adds one adding warp's part of all rows, and stores this part of the sums. */
-EP_DEVICE void fin_add_rows(const EpArgs &a, const EpCall &c, FinTeam &team, uint32_t number) {
+/* Does the work of an adding warp: adds its part of all rows in the ring of team `index`, and stores this part of each
+ * message and sum. */
+EP_DEVICE void fin_add_rows(const EpArgs &a, const EpCall &c, FinTeam &team, uint32_t index) {
   const uint32_t first = c.warp % FIN_STEPS * FIN_STRIDE + c.lane * 16;
-  uint8_t *rows = fin_team_rows(number);
+  uint8_t *rows = fin_team_rows(index);
   float acc[FIN_WIDTH][8] = {};
   FinPosition<FIN_REPORTS> reports = {};
   for (FinPosition<FIN_STAGES> at = {};; at.next()) {
@@ -249,7 +266,7 @@ EP_DEVICE void fin_add_rows(const EpArgs &a, const EpCall &c, FinTeam &team, uin
     __syncwarp();
     if (c.lane == 0) mbar_arrive(&team.free[at.stage]);
     if ((row.kind & (FIN_ROUND | FIN_KEEP | FIN_ADD_KEPT)) != 0)
-      fin_round(row.kind, acc, rows + FIN_STAGES * FIN_ROW_BYTES, first);
+      fin_finish_own(row.kind, acc, rows + FIN_STAGES * FIN_ROW_BYTES, first);
     if ((row.kind & FIN_LAST) == 0) continue;
     const bool sum = (row.kind & FIN_SUM) != 0;
     uint8_t *out = sum ? reinterpret_cast<uint8_t *>(a.combined) + static_cast<uint64_t>(row.token) * FIN_ROW_BYTES
@@ -267,7 +284,7 @@ EP_DEVICE void fin_add_rows(const EpArgs &a, const EpCall &c, FinTeam &team, uin
   fin_report(c, team, reports, {FIN_END, 0, 0, 0});
 }
 
-/* Sets the flags of messages whose sums are stored. Lane i serves team i. */
+/* Does the work of the signalling warp: sets the flag of each message that has been stored. Lane i serves team i. */
 EP_DEVICE void fin_signal(const EpArgs &a, const EpCall &c, FinTeam *teams) {
   bool going = c.lane < FIN_TEAMS;
   FinTeam &team = teams[going ? c.lane : 0];

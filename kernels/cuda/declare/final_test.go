@@ -84,6 +84,22 @@ func TestFinalTeamEmulated(t *testing.T) {
 	})
 }
 
+// TestTeamGivesUp: with own=team, a call ends if a rank comes too late. Both ranks say for which rank they waited.
+func TestTeamGivesUp(t *testing.T) {
+	q := fastCase{pairProblem(ep.BF16, 2, 512, 8, 2, 9), []int{9, 8}, 0, 0,
+		"sms=2,wait_sms=0,threads=64", "own=team,algo=dedup,sms=2,wait_sms=0,threads=160", 1}
+	e := q.prepare(t, dispatchFinal(), combineFinal())
+	e.run(1, e.call(e.d, e.dc), e.experts(), e.call(e.c, e.cc))
+	e.noFaults()
+	e.extra = []string{"set * deadline_ns 300000000", "set 1 delay_ns 1500000000"}
+	e.run(1, e.call(e.c, e.cc))
+	for r, want := range []string{"rank 0 phase 4 expert -1 source 1 ", "rank 1 phase 5 expert -1 source 0 "} {
+		if got := e.faultOf(r); !strings.HasPrefix(got, want) {
+			t.Errorf("rank %d says %q, want %q", r, got, want)
+		}
+	}
+}
+
 // TestTeamLegality checks which configs with own=team are legal.
 func TestTeamLegality(t *testing.T) {
 	p := pairProblem(ep.BF16, 2, 7168, 256, 8, 128)

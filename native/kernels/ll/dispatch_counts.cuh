@@ -189,7 +189,7 @@ EP_DEVICE void ll_dispatch_async(const EpArgs &a, const LlCall &c, const LlCount
 EP_DEVICE void ll_clear_headers(const EpArgs &a, const LlCall &c) {
   uint32_t tokens = 0;
   const uint32_t before = ep_number_before(c.number);
-  if (c.lane < EP_RANKS) tokens = static_cast<uint32_t>(ll_counts(a, a.rank, before, c.lane)[EP_LOCAL_EXPERTS]);
+  if (c.lane < EP_RANKS) tokens = static_cast<uint32_t>(ld_relaxed_sys(ll_counts(a, a.rank, before, c.lane) + EP_LOCAL_EXPERTS));
   for (int source = 0; source < EP_RANKS; source++) {
     uint32_t used = __shfl_sync(EP_FULL_WARP, tokens, source) * EP_TOPK;
     ep_clear_words(c, ll_header(a, a.rank, before, source, 0), used);

@@ -37,8 +37,8 @@ const (
 
 // Skew measures how uneven a routing is, without the part that chance may explain.
 type Skew struct {
-	// Share is the effective number of experts (inverse Simpson index: Simpson, Nature 163, 1949) as a fraction of all
-	// experts, in (0, 1].
+	// Share is the effective number of experts, divided by the number of all experts, in (0, 1]. The effective number is
+	// the inverse Simpson index (Simpson, Nature 163, 1949).
 	Share float64
 	// Hottest is the fullest rank's selections divided by the mean, in [1, ranks].
 	Hottest float64

@@ -134,8 +134,8 @@ type Evidence struct {
 	// counts were measured there. Tokens lists these counts too. The order is rising.
 	Between []int `json:"between,omitempty"`
 
-	// TimedAt is the token count at which times and gain were measured. 0 stands for the only count in Tokens. If Tokens
-	// has several counts, 0 means unknown.
+	// TimedAt is the token count at which times and gain were measured. If it is 0 and Tokens has one count, they were
+	// measured at that count. If it is 0 and Tokens has several, the count is unknown.
 	TimedAt int `json:"timed_at,omitempty"`
 
 	// MaxErr is the largest error against the oracle, divided by the largest magnitude in the same output row.

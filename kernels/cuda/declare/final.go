@@ -65,10 +65,11 @@ func finalKernels() []Declaration {
 // 128 elements.
 const finalFP8Hidden = 128 * 128
 
-// ringShared bounds the ring of a block in bytes, if own is not team. The ring is the buffer for loads that have not arrived yet. A block
-// of sm_80 has only 163 KiB.
+// ringShared bounds the ring of a block in bytes, if own is not team. The ring is the buffer for loads that have not
+// arrived yet. A block of sm_80 has only 163 KiB.
 const ringShared = 160 << 10
 
+// ringBytes returns the bytes of dynamic shared memory of a block of combine_final.
 func ringBytes(p ep.Problem, c ep.Config) int {
 	if holds(c, "own=team") {
 		return teamBytes(p, c)
@@ -106,7 +107,7 @@ const (
 	teamShared = 224 << 10 // bytes of shared memory for the rings of a block's teams
 	teamPart   = 3584      // bytes of a row that one warp adds
 	mostTeams  = 8
-	leastRows  = 4 // rows in the ring of a team
+	leastRows  = 4 // of a team in shared memory
 	mostRows   = 6
 )
 

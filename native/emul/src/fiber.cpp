@@ -411,7 +411,8 @@ extern "C" void emul_mbar_expect(uint64_t *bar, uint32_t bytes) {
 }
 
 namespace {
-/* Takes a load of `bar` from the list, with probability 1/2 for each load. Returns false if it took none. */
+/* Takes the first load of `bar` from the list. At each load of the list it gives up with probability 1/2, and returns
+ * false. */
 bool take_load(const uint64_t *bar, BulkLoad *out) {
   const Unwatched own;
   for (size_t i = 0; i < block->loads.size() && (next_random() & 1); i++) {
@@ -423,6 +424,7 @@ bool take_load(const uint64_t *bar, BulkLoad *out) {
   return false;
 }
 
+/* Counts `loaded` bytes as arrived. Returns whether the phase with this parity has ended. */
 bool phase_ended(uint64_t *bar, uint32_t loaded, uint32_t parity) {
   const Unwatched own;
   Mbar *m = reinterpret_cast<Mbar *>(bar);

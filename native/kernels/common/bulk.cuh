@@ -11,7 +11,7 @@
 #define EP_HAS_BULK 0
 #endif
 
-/* EP_BULK_ASM(emulated, ...) is the statement `emulated` on a CPU, asm volatile(...) on sm_90 and later, and else empty. */
+/* EP_BULK_ASM runs `emulated` on a CPU, and the assembly on sm_90 and later. On older GPUs it does nothing. */
 #if EP_HAS_BULK
 #define EP_BULK_ASM(emulated, ...) EP_ASM(emulated, __VA_ARGS__)
 #else
@@ -39,7 +39,7 @@ EP_DEVICE void mbar_expect(uint64_t *bar, uint32_t bytes) {
   EP_BULK_ASM(emul_mbar_expect(bar, bytes), "mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(shared_address(bar)), "r"(bytes) : "memory");
 }
 
-/* mbar_try returns whether the phase with this parity has ended, and may wait for it. mbar_test never waits. */
+/* mbar_try returns true if the phase with this parity has ended. It may wait a short time first; mbar_test does not. */
 #define EP_MBAR(name, wait)                                                                                       \
   EP_DEVICE bool name(uint64_t *bar, uint32_t parity) {                                                           \
     uint32_t done = 1;                                                                                            \
@@ -51,7 +51,7 @@ EP_DEVICE void mbar_expect(uint64_t *bar, uint32_t bytes) {
 EP_MBAR(mbar_try, "try_wait")
 EP_MBAR(mbar_test, "test_wait")
 
-/* Orders what this thread has read and written before its later bulk loads. */
+/* This thread's earlier reads and writes come before its later bulk loads. */
 EP_DEVICE void fence_before_bulk_load() { EP_BULK_ASM(, "fence.proxy.async;" ::: "memory"); }
 
 EP_DEVICE void bulk_load(void *shared, const void *global, uint32_t bytes, uint64_t *bar) {

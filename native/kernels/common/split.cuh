@@ -3,8 +3,8 @@
  * occupies no SM. The next call's first launch starts after this call's second launch has ended. */
 #pragma once
 
-/* EP_ENTRIES(name, call) defines the entries. call<true>(a) is the first launch, which with EP_FUSED also receives.
- * call<false>(a) is the second. */
+/* EP_ENTRIES(name, call) defines the entries. The first launch runs call<true>(a), and with EP_FUSED also
+ * receives. The second launch runs call<false>(a). */
 #define EP_LAUNCH(name, call, first) \
   EP_ENTRY(EP_THREADS, 1) name(const __grid_constant__ EpArgs a) { call<first>(a); }
 #ifdef EP_SPLIT
@@ -14,4 +14,4 @@ static const bool EP_FUSED = false;
 #define EP_LAUNCHES(name, call) EP_LAUNCH(name, call, true)
 static const bool EP_FUSED = true;
 #endif
-#define EP_ENTRIES(name, call) EP_LAUNCHES(name, call) /* replaces a name that is a macro */
+#define EP_ENTRIES(name, call) EP_LAUNCHES(name, call) /* expands a name that is a macro */

@@ -53,7 +53,7 @@ EP_DEVICE uint32_t ll_returners(const EpArgs &a, const LlCall &c) {
  * waits for memory only once. No branch stands before a load, because the warp would wait for the number there. */
 struct LlReturnAhead {
   LlRoute route;
-  uint32_t tokens; /* lane r: tokens of rank r; 0 for this rank with LL_PEERS, and in a warp that sends nothing */
+  uint32_t tokens; /* lane r: tokens of rank r; 0 in a warp that sends nothing; with LL_PEERS also 0 for this rank */
   uint32_t began;  /* lane r: a call that rank r has begun, perhaps not its latest */
 };
 EP_DEVICE LlReturnAhead ll_return_ahead(const EpArgs &a, const LlCall &c) {
@@ -85,7 +85,7 @@ EP_DEVICE void ll_combine_async(const EpArgs &a, const LlCall &c, LlReturnAhead 
   }
 }
 
-/* Returns the call of a block that sums rows, in a launch that both sends and sums. */
+/* Returns `c` for a block that sums. If some blocks only sum, they are numbered from 0. */
 EP_DEVICE LlCall ll_summing(const EpArgs &a, LlCall c) {
   const uint32_t only = ll_summing_blocks(a);
   if (only > 0) {

@@ -1,6 +1,7 @@
-/* Defines the SwiGLU kernel for the dtype EP_DTYPE. D (EP_HIDDEN) is the number of output columns. A launch may have any
- * number of blocks. For each dtype, SILU_KERNEL is the kernel's name. silu_store stores eight activated values of a row,
- * from column c on. All lanes of a warp call it, also those beyond the end of the row, because they share a maximum. */
+/* Defines the SwiGLU kernel for the dtype EP_DTYPE. D (EP_HIDDEN) is the number of output columns. A launch may have
+ * any number of blocks. For each dtype, SILU_KERNEL is the kernel's name. silu_store stores eight activated values of a
+ * row, from column c on. All lanes of a warp call it, also those beyond the end of the row, because they share a
+ * maximum. */
 #include "silu/activate.cuh"
 
 #if EP_DTYPE == EP_BF16

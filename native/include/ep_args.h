@@ -13,7 +13,7 @@ typedef long long int64_t;
 #include <stdint.h>
 #endif
 
-#define EP_ARGS_VERSION 4
+#define EP_ARGS_VERSION 5
 
 #define EP_MAX_RANKS 8
 #define EP_MAX_REGIONS 16
@@ -110,7 +110,7 @@ typedef struct EpArgs {
    * number is the sum of *round_base and round. Dispatch and combine have separate numbers. The number after
    * EP_LAST_NUMBER, and the first one after a reset, is 1. */
   uint32_t round;             /* 1 in the first call of a graph, 2 in the second, and so on */
-  int32_t ids_wide;           /* 1: topk_ids has 64 bits; only layouts masked, rank and rank packed */
+  int32_t ids_wide;           /* 1: topk_ids has 64 bits */
   uint32_t *round_base;       /* advanced at the end of a replay; with EP_OWN_ROUNDS, by each call */
   uint64_t deadline_ns;
   EpFault *fault;

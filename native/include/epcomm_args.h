@@ -30,15 +30,14 @@ typedef struct EpMeetArgs {
   int32_t rank, stage;         /* stage 1 exchanges tokens; stage 2 waits until all ranks have passed stage 1 */
 } EpMeetArgs;
 
-/* Arguments of ep_narrow_ids. */
+/* Arguments of ep_living_ids. */
 typedef struct EpIdsArgs {
   const int64_t *wide; /* [count] */
-  int32_t *narrow;     /* out: [count] an expert, or -1 if masked; an invalid id becomes -2 if `refused` is 1, else
-                          -1 */
+  int32_t *copy;       /* out: [count] an expert of a living rank, or -1 if masked; an invalid id becomes -2 if `refused`
+                          is 1, else -1 */
   int64_t count;
   int32_t experts;
   int32_t refused; /* 1: debug mode, which reports -2; 0: invalid ids count as masked */
-  /* with EP_SURVIVORS */
   const int32_t *ids;    /* [count] used if wide is null */
   uint8_t *const *peers; /* EpArgs.peers */
   EpLost *lost;          /* null: dropped ids are not counted */

@@ -27,9 +27,6 @@ func problemDefines(p ep.Problem) []string {
 	if p.Layout == ep.LayoutExpert128 {
 		out = append(out, Define("EP_ROW_ALIGN", dtype.RowPad(p))) // the first row of each expert is a multiple of this
 	}
-	if k := p.Layout.Kind(); k == "masked" || k == "rank" {
-		out = append(out, Define("EP_WIDE_IDS", 1)) // ids may have 64 bits
-	}
 	return out
 }
 

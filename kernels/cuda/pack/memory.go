@@ -103,14 +103,10 @@ func (p *Pack) slot(chosen []bool) []Area {
 }
 
 func (p *Pack) idBytes() uint64 {
-	ids := aligned(4 * uint64(p.head.MaxTokens) * uint64(p.head.TopK))
-	switch {
-	case p.head.Flags&flagSurvivors != 0: // dispatch and combine have different ids
-		return 2 * ids
-	case p.Problem.Layout.Kind() == "expert":
-		return ids
+	if p.head.Flags&flagSurvivors == 0 {
+		return 0 // kernels read the caller's ids
 	}
-	return 0 // kernels read the caller's ids
+	return 2 * aligned(4*uint64(p.head.MaxTokens)*uint64(p.head.TopK)) // one copy for dispatch, one for combine
 }
 
 // shared lists the memory of the states. All calls in a slot use this memory, one call after the other. Memory that

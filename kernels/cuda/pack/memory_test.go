@@ -61,13 +61,13 @@ func TestSharedMemoryCountsOnce(t *testing.T) {
 	}
 }
 
-// TestIDsOfSurvivors checks that dispatch and combine have separate ids if the pack has survivors, else the same ids.
+// TestIDsOfSurvivors checks that only a pack for survivors has copies of the ids, one for dispatch and one for combine.
 func TestIDsOfSurvivors(t *testing.T) {
 	p := &Pack{head: header{MaxTokens: 100, TopK: 8}}
-	one := p.idBytes()
+	none := p.idBytes()
 	p.head.Flags = flagSurvivors
-	if both := p.idBytes(); one != 3328 || both != 2*one {
-		t.Errorf("%d and %d bytes, want 3328 and twice that", one, both)
+	if both := p.idBytes(); none != 0 || both != 2*3328 {
+		t.Errorf("%d and %d bytes, want 0 and 6656", none, both)
 	}
 }
 

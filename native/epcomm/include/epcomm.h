@@ -101,9 +101,9 @@ typedef enum EpcommDType {
  * In layouts rank and rank packed, the caller computes the weighted sum over the local experts: y has one row for
  * each (token, rank), and combine adds the ranks' rows.
  *
- * In layout expert, a combine belongs to the slot's last dispatch. In other layouts, combine needs topk_ids, and what
- * dispatch wrote to row_offsets and src_info (EpcommOutputs.src_info_bytes bytes). If every dispatch has its own
- * row_offsets and src_info, dispatches may be combined in any order, even repeatedly. */
+ * A combine needs the topk_ids of its dispatch. In layout expert, this is the slot's last dispatch. In other layouts,
+ * combine also needs what dispatch wrote to row_offsets and src_info (EpcommOutputs.src_info_bytes bytes). If every
+ * dispatch has its own row_offsets and src_info, dispatches may be combined in any order, even repeatedly. */
 typedef enum EpcommLayout {
   EPCOMM_LAYOUT_EXPERT = 0,
   EPCOMM_LAYOUT_EXPERT_128 = 1, /* each expert's first row is a multiple of 128 */
@@ -183,8 +183,7 @@ typedef struct EpcommCall {
   int fullest;  /* largest number of tokens of a rank. All ranks pass the same value; 0: max_tokens */
   int routing;  /* EpcommRouting, the same on all ranks */
   int purpose;  /* EpcommPurpose, the same on all ranks */
-  int ids_bits; /* 32 or 64; 0: 32. With 64, layout expert launches one more small kernel in each dispatch. In other
-                   layouts kernels read only the lower 32 bits; debug mode checks all 64 */
+  int ids_bits; /* 32 or 64; 0: 32. Of 64, kernels read only the lower 32 bits; debug mode checks all 64 */
   int unused;   /* 0 */
   const void *x;            /* [tokens, hidden] BF16; e4m3 for dtype fp8 of packs made with --raw */
   const void *topk_ids;     /* [tokens, topk] global expert ids, -1 if masked. In layouts rank and rank packed, a

@@ -38,19 +38,12 @@ void comm_forget_calls(EpComm *c) {
 
 uint8_t *comm_heap(const EpComm *c) { return (uint8_t *)(uintptr_t)c->heap[c->options.rank]; }
 
-/* Returns whether kernels read a copy of the call's ids. The copy has 32 bits for each id, and no ids of lost ranks. */
-static int other_ids(const EpComm *c, const EpcommCall *call) {
-  return (c->pack.head->flags & PACK_SURVIVORS) || (call->ids_bits == 64 && !pack_any_order(c->pack.head));
-}
+/* Returns whether kernels read a copy of the call's ids. The copy has 32 bits for each id, and no ids of lost ranks.
+ * Each call of a pack for survivors makes its own copy, because a later dispatch may overwrite that of its dispatch. */
+static int other_ids(const EpComm *c) { return (c->pack.head->flags & PACK_SURVIVORS) != 0; }
 
 static const int32_t *ids_of(const EpComm *c, const EpcommCall *call, const Choice *k) {
-  return other_ids(c, call) ? (const int32_t *)comm_on_heap(c, k->at->ids[k->op]) : (const int32_t *)call->topk_ids;
-}
-
-/* Returns whether a call must make a new copy of its ids. A combine uses the copy of its dispatch, unless combines may
- * come in any order: then a later dispatch may have overwritten that copy. */
-static int rewrites(const EpComm *c, const EpcommCall *call, const Choice *k) {
-  return other_ids(c, call) && (k->op == DISPATCH || pack_any_order(c->pack.head));
+  return other_ids(c) ? (const int32_t *)comm_on_heap(c, k->at->ids[k->op]) : (const int32_t *)call->topk_ids;
 }
 
 static void place_outputs(const EpComm *c, const EpcommCall *call, const Choice *k, EpArgs *a) {
@@ -100,7 +93,7 @@ static void fill_in(const EpComm *c, const EpcommCall *call, const Choice *k, co
   a->tokens = call->tokens;
   a->x = call->x;
   a->topk_ids = ids_of(c, call, k);
-  a->ids_wide = call->ids_bits == 64 && !other_ids(c, call);
+  a->ids_wide = call->ids_bits == 64 && !other_ids(c);
   a->row_tokens = call->row_tokens;
   a->weights = call->weights;
   a->input_scales = call->input_scale;
@@ -143,7 +136,7 @@ static DrvResult launch_ready(const EpComm *c, const Ready *r, EpArgs *a, int la
   return launch(c, r->function, l->grid, l->block, l->shared, early && (l->flags & PACK_PDL), a, stream);
 }
 
-static DrvResult narrow_ids(const EpComm *c, const EpcommCall *call, const Choice *k, const EpArgs *of, DrvStream stream) {
+static DrvResult copy_ids(const EpComm *c, const EpcommCall *call, const Choice *k, const EpArgs *of, DrvStream stream) {
   union {
     EpIdsArgs ids;
     EpArgs room; /* a launch on the emulated driver copies sizeof(EpArgs) bytes */
@@ -151,7 +144,7 @@ static DrvResult narrow_ids(const EpComm *c, const EpcommCall *call, const Choic
   memset(&a, 0, sizeof a);
   if (call->ids_bits == 64) a.ids.wide = call->topk_ids;
   else a.ids.ids = call->topk_ids;
-  a.ids.narrow = comm_on_heap(c, k->at->ids[k->op]);
+  a.ids.copy = comm_on_heap(c, k->at->ids[k->op]);
   a.ids.count = (int64_t)call->tokens * c->pack.head->topk;
   a.ids.experts = (int32_t)c->pack.head->experts;
   a.ids.refused = c->options.debug != 0;
@@ -165,7 +158,7 @@ static DrvResult narrow_ids(const EpComm *c, const EpcommCall *call, const Choic
   a.ids.local_experts = (int32_t)(c->pack.head->experts / c->pack.head->ranks);
   a.ids.lost_refused = c->options.survivors == EPCOMM_REFUSE;
   uint32_t grid = (uint32_t)((a.ids.count + 1023) / 1024);
-  return grid == 0 ? 0 : launch(c, c->narrow, grid < 64 ? grid : 64, 256, 0, 0, &a, stream);
+  return grid == 0 ? 0 : launch(c, c->living, grid < 64 ? grid : 64, 256, 0, 0, &a, stream);
 }
 
 static DrvResult compare(const EpComm *c, const EpcommCall *call, const Choice *k, const EpArgs *like, DrvStream stream) {
@@ -183,7 +176,7 @@ static DrvResult compare(const EpComm *c, const EpcommCall *call, const Choice *
 
 static DrvResult begin(EpComm *c, const EpcommCall *call, const Choice *k, EpArgs *a, DrvStream stream) {
   DrvResult r = 0;
-  if (rewrites(c, call, k)) r = narrow_ids(c, call, k, a, stream);
+  if (other_ids(c)) r = copy_ids(c, call, k, a, stream);
   if (r == 0 && c->options.debug) r = compare(c, call, k, a, stream);
   return r;
 }

@@ -18,7 +18,7 @@ typedef struct StateAt {
 
 typedef struct SlotAt {
   uint64_t agree;
-  uint64_t ids[2]; /* by op: top-k ids, [max_tokens, topk] int32; in layout expert both ops share them */
+  uint64_t ids[2]; /* by op: copy of the top-k ids, [max_tokens, topk] int32; only in packs for survivors */
   uint64_t out, out_scales, row_offsets, expert_ids, src_info, scale_offsets;
   uint64_t y; /* the experts' outputs, with several nodes */
   StateAt states[COMM_STATES];
@@ -60,7 +60,7 @@ struct EpComm {
   int sms;
   DrvModule *modules;  /* NULL for a module that no call needs */
   Ready *ready;
-  DrvFunction align, stamp, agree, narrow;
+  DrvFunction align, stamp, agree, living;
   DrvFunction meet;
   DrvFunction layout, announce, add_counts, received, give_back; /* of normal.c; NULL if the pack is too old */
   DrvFunction place_rows, expand, fold; /* of expand.c; NULL if the pack is too old */

@@ -89,10 +89,8 @@ static void layout_slot(const EpComm *c, SlotAt *at, uint64_t *end) {
     out = scales = 0;
     index = (PackIndex){0, 0, 0};
   }
-  uint64_t ids = 4 * (uint64_t)h->max_tokens * h->topk;
-  int survivors = (h->flags & PACK_SURVIVORS) != 0;
-  at->ids[0] = take(end, pack_any_order(h) && !survivors ? 0 : ids);
-  at->ids[1] = survivors ? take(end, ids) : at->ids[0];
+  uint64_t ids = h->flags & PACK_SURVIVORS ? 4 * (uint64_t)h->max_tokens * h->topk : 0;
+  for (int op = 0; op < 2; op++) at->ids[op] = take(end, ids);
   at->out = take(end, out);
   at->out_scales = take(end, scales);
   at->row_offsets = take(end, 4 * ((uint64_t)h->groups + 1));

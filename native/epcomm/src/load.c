@@ -86,10 +86,11 @@ EpcommStatus load_kernels(EpComm *c) {
   EpcommStatus s = find(c, h->align_module, c->nodes > 1 ? "ep_align_hosts" : "ep_align", &c->align);
   if (s == EPCOMM_OK) s = find(c, h->align_module, c->nodes > 1 ? "ep_stamp_hosts" : "ep_stamp", &c->stamp);
   if (s == EPCOMM_OK) s = find(c, h->calls_module, c->nodes > 1 ? "ep_agree_hosts" : "ep_agree", &c->agree);
-  if (s == EPCOMM_OK) s = find(c, h->calls_module, "ep_narrow_ids", &c->narrow);
-  if (s == EPCOMM_OK && (h->flags & PACK_SURVIVORS)) s = find(c, h->calls_module, "ep_meet", &c->meet);
-  DrvFunction around[] = {c->align, c->stamp, c->agree, c->narrow, c->meet != NULL ? c->meet : c->narrow};
-  for (size_t i = 0; i < sizeof around / sizeof *around && s == EPCOMM_OK; i++) {
+  int survivors = (h->flags & PACK_SURVIVORS) != 0;
+  if (s == EPCOMM_OK && survivors) s = find(c, h->calls_module, "ep_living_ids", &c->living);
+  if (s == EPCOMM_OK && survivors) s = find(c, h->calls_module, "ep_meet", &c->meet);
+  DrvFunction around[] = {c->align, c->stamp, c->agree, c->living, c->meet};
+  for (int i = 0; i < (survivors ? 5 : 3) && s == EPCOMM_OK; i++) {
     DrvResult r = ready(c->driver, around[i], 0, &threads);
     if (r != 0) s = comm_driver_error(c, r, "prepare a kernel");
   }

@@ -6,16 +6,14 @@
 /* Returns whether an id is the number of an expert. Other ids must not become indices. */
 EP_DEVICE bool ep_is_expert(int32_t id) { return static_cast<uint32_t>(id) < EP_EXPERTS; }
 
+/* Returns the id of an expert, and -1 for every other id. */
+EP_DEVICE int32_t ep_checked_expert(int32_t id) { return ep_is_expert(id) ? id : -1; }
+
 /* Returns id j of [tokens, topk], or the lower 32 bits of a 64-bit id. It does not check the id. A check would wait for
  * the load, so kernels that load several ids at once check them after all loads have begun. */
 EP_DEVICE int32_t ep_load_id(const EpArgs &a, uint64_t j) {
-#ifdef EP_WIDE_IDS
   j <<= a.ids_wide;
-#endif
   return a.topk_ids[j];
 }
 
-EP_DEVICE int32_t ep_id(const EpArgs &a, uint64_t j) {
-  const int32_t id = ep_load_id(a, j);
-  return ep_is_expert(id) ? id : -1;
-}
+EP_DEVICE int32_t ep_id(const EpArgs &a, uint64_t j) { return ep_checked_expert(ep_load_id(a, j)); }

@@ -41,7 +41,7 @@ EP_DEVICE bool ep_await_go(const EpArgs &a, uint32_t block) {
  * has the sum from rank r, if the token has an expert there. */
 EP_DEVICE EpTerms ep_arrived_terms(const EpArgs &a, int64_t token) {
   const uint32_t lane = lane_id();
-  const int32_t expert = lane < EP_TOPK ? a.topk_ids[token * EP_TOPK + lane] : -1;
+  const int32_t expert = lane < EP_TOPK ? ep_id(a, token * EP_TOPK + lane) : -1;
   EpTerms t = {reinterpret_cast<const uint4 *>(ep_region(a, a.rank, EP_C_RECV) + combine_buf_layout(token, 0)), -1, 0.0f};
   if (EP_ALGO == EP_DEDUP) {
     const uint32_t ranks = __reduce_or_sync(EP_FULL_WARP, ep_sends_to(a, expert) ? 1u << (expert / EP_LOCAL_EXPERTS) : 0u);

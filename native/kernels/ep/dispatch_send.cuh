@@ -40,7 +40,7 @@ EP_DEVICE EpDestination ep_destination(const EpArgs &a, int32_t expert) {
  * first position whose expert is on that rank. */
 EP_DEVICE EpDestination ep_reserve(const EpArgs &a, int64_t token) {
   const uint32_t k = lane_id();
-  const int32_t expert = k < EP_TOPK ? a.topk_ids[token * EP_TOPK + k] : -1;
+  const int32_t expert = k < EP_TOPK ? ep_id(a, token * EP_TOPK + k) : -1;
   bool sends = ep_sends_to(a, expert);
   if (EP_ALGO == EP_DEDUP) {
     const uint32_t same = __match_any_sync(EP_FULL_WARP, sends ? expert / EP_LOCAL_EXPERTS : -1);
@@ -70,7 +70,7 @@ EP_DEVICE void ep_stage_token(const EpArgs &a, int64_t token, uint8_t *message) 
   const uint32_t k = threadIdx.x;
   if (k == 0) *reinterpret_cast<int32_t *>(message + EP_TOKEN_BYTES) = static_cast<int32_t>(token);
   if (k >= EP_TOPK) return;
-  const int32_t expert = a.topk_ids[token * EP_TOPK + k];
+  const int32_t expert = ep_id(a, token * EP_TOPK + k);
   reinterpret_cast<uint16_t *>(message + EP_IDS_AT)[k] =
       static_cast<uint16_t>(expert < 0 ? static_cast<int32_t>(EP_NO_EXPERT) : expert);
   if (EP_ALGO == EP_DEDUP)
@@ -144,7 +144,7 @@ template <class Wanted>
 EP_DEVICE uint32_t ep_count_ids(const EpArgs &a, Wanted wanted) {
   uint32_t count = 0;
   const int64_t n = static_cast<int64_t>(a.tokens) * EP_TOPK;
-  for (int64_t i = lane_id(); i < n; i += 32) count += wanted(a.topk_ids[i]);
+  for (int64_t i = lane_id(); i < n; i += 32) count += wanted(ep_load_id(a, i));
   return __reduce_add_sync(EP_FULL_WARP, count);
 }
 
@@ -154,7 +154,7 @@ EP_DEVICE uint32_t ep_count_tokens(const EpArgs &a, Wanted wanted) {
   for (int64_t t = lane_id(); t < a.tokens; t += 32) {
     bool any = false;
     for (uint32_t k = 0; k < EP_TOPK; k++) {
-      const int32_t e = a.topk_ids[t * EP_TOPK + k];
+      const int32_t e = ep_load_id(a, t * EP_TOPK + k);
       any |= e >= 0 && e < EP_EXPERTS && wanted(e);
     }
     count += any;

@@ -7,6 +7,7 @@
 
 #include "common/check.cuh"
 #include "common/dtypes.cuh"
+#include "common/ids.cuh"
 
 /* EP_ALGO: one message for each expert (direct) or for each rank (dedup). */
 #define EP_DIRECT 0

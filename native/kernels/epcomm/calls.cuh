@@ -9,8 +9,6 @@
 #include "epcomm_args.h"
 
 #ifdef EP_SURVIVORS
-EP_DEVICE int64_t ep_wide_id(const EpIdsArgs &a, int64_t i) { return a.wide != nullptr ? a.wide[i] : a.ids[i]; }
-
 /* Returns the id, or -1 if its expert is on a lost rank. Counts such ids. With a.lost_refused, they are also faults. */
 EP_DEVICE int32_t ep_living(const EpIdsArgs &a, int32_t id) {
   if (a.peers[id / a.local_experts] != nullptr) return id;
@@ -24,22 +22,18 @@ EP_DEVICE int32_t ep_living(const EpIdsArgs &a, int32_t id) {
   ep_fault(call, {EP_PHASE_LOST, id, id / a.local_experts}, 0, 0);
   return -1;
 }
-#else
-EP_DEVICE int64_t ep_wide_id(const EpIdsArgs &a, int64_t i) { return a.wide[i]; }
-EP_DEVICE int32_t ep_living(const EpIdsArgs &, int32_t id) { return id; }
-#endif
 
-EP_ENTRY(1024, 1) ep_narrow_ids(const __grid_constant__ EpIdsArgs a) {
+/* Copies the top-k ids of a call for its kernels, which then do not see ids of lost ranks. */
+EP_ENTRY(1024, 1) ep_living_ids(const __grid_constant__ EpIdsArgs a) {
   pdl_wait();
   const int64_t step = static_cast<int64_t>(gridDim.x) * blockDim.x;
   for (int64_t i = static_cast<int64_t>(blockIdx.x) * blockDim.x + threadIdx.x; i < a.count; i += step) {
-    const int64_t id = ep_wide_id(a, i);
+    const int64_t id = a.wide != nullptr ? a.wide[i] : a.ids[i];
     const int32_t other = id == -1 ? -1 : -1 - a.refused;
-    a.narrow[i] = id >= 0 && id < a.experts ? ep_living(a, static_cast<int32_t>(id)) : other;
+    a.copy[i] = id >= 0 && id < a.experts ? ep_living(a, static_cast<int32_t>(id)) : other;
   }
 }
 
-#ifdef EP_SURVIVORS
 /* Lets the ranks of a set wait for each other, although other ranks are gone. It is one block, and each of its threads
  * talks with one rank of the set, the peer. A token identifies a rank's attempt to meet. Each attempt has a new token,
  * so answers to earlier attempts do not count. In stage 1 the thread writes a.token (hello), answers the peer's token,

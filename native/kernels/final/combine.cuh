@@ -1,10 +1,12 @@
 /* combine_final sends the experts' rows back to their tokens' ranks and sums them, for large batches. The first
  * `senders` blocks draw tickets (numbers of messages) and send these messages; the other blocks sum the rows that
- * arrived. If there are no other blocks, every block sends and sums. Messages go to slots in the memory of the token's rank. Without EP_PARTIAL, a rank's own rows go to slots,
- * too (final/combine_slots.cuh). With EP_PARTIAL, it sums its own rows in registers (final/combine_partial.cuh). EP_TEAMS
- * comes with EP_PARTIAL: then some warps of a block load, and others add (final/combine_team.cuh).
+ * arrived. If there are no other blocks, every block sends and sums. Messages go to slots in the memory of the token's
+ * rank. Without EP_PARTIAL, a rank's own rows go to slots, too (final/combine_slots.cuh). With EP_PARTIAL, it sums its
+ * own rows in registers (final/combine_partial.cuh). EP_TEAMS comes with EP_PARTIAL: then some warps of a block load,
+ * and others add (final/combine_team.cuh).
  *
  * EP_IN_FLIGHT: vectors that a sending lane has in flight to shared memory; 0: it loads vectors to registers. */
+#include "common/ids.cuh"
 #ifdef EP_PARTIAL
 #define EP_DIRECT 0
 #include "common/partial.cuh"

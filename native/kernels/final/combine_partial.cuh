@@ -108,7 +108,7 @@ EP_DEVICE void fin_combine_wait(const EpArgs &a, const EpCall &c) {
   for (uint32_t u = fin_receiver(c); u < tokens * parts; u += fin_receiving_warps(c)) {
     uint32_t token = u / parts, first = u % parts * strides, at = token * EP_TOPK + c.lane;
     bool mine = c.lane < EP_TOPK;
-    int32_t id = mine ? a.topk_ids[at] : -1;
+    int32_t id = mine ? ep_id(a, at) : -1;
     PartialSum s = {};
     s.rank = id < 0 ? EP_RANKS : static_cast<uint32_t>(id) / EP_LOCAL_EXPERTS;
     s.weight = EP_F32_SUMS && mine ? a.weights[at] : 0.0f;

@@ -38,7 +38,7 @@ EP_DEVICE void fin_combine_wait(const EpArgs &a, const EpCall &c) {
   uint32_t units = static_cast<uint32_t>(a.tokens) * FIN_UNITS;
   for (uint32_t u = fin_receiver(c); u < units; u += fin_receiving_warps(c)) {
     uint32_t token = u / FIN_UNITS, at = token * EP_TOPK + c.lane;
-    int32_t id = c.lane < EP_TOPK ? a.topk_ids[at] : -1;
+    int32_t id = c.lane < EP_TOPK ? ep_id(a, at) : -1;
     float weight = EP_DIRECT && c.lane < EP_TOPK ? a.weights[at] : 1.0f;
     uint32_t used = fin_slots_used(c.lane, id);
     if (!fin_wait_slots(a, c, token, used, id)) return;

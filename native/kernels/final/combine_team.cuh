@@ -114,14 +114,15 @@ EP_DEVICE void fin_put_rows(const EpArgs &a, const EpCall &c, FinLoader &to, con
  * arrived. Returns false if one did not arrive before the deadline. */
 EP_DEVICE bool fin_put_sum(const EpArgs &a, const EpCall &c, FinLoader &to, const FinWork &w) {
   const uint32_t here = fin_here(w.r), token = w.r.token, mine = 1u << a.rank;
-  const uint32_t others = fin_slots_used(c.lane, w.id) & ~mine, lower = others & (mine - 1);
+  const int32_t id = ep_checked_expert(w.id);
+  const uint32_t others = fin_slots_used(c.lane, id) & ~mine, lower = others & (mine - 1);
   const bool keep = __popc(lower) > 1; /* with one lower rank, a + b has the same bits as b + a */
   fin_put_rows(a, c, to, w, FIN_SUM, (keep ? FIN_KEEP : FIN_ROUND) | (others == 0 ? FIN_LAST : 0));
   if (others == 0) {
     if (here == 0) to.put(c, nullptr, {FIN_SUM | FIN_LAST | FIN_NO_ROW, 0, token, 0});
     return true;
   }
-  if (!fin_wait_slots(a, c, token, others, w.id)) return false;
+  if (!fin_wait_slots(a, c, token, others, id)) return false;
   ep_span_stage(a, EP_STAGE_ARRIVED);
   fence_before_bulk_load();
   for (uint32_t left = others; left != 0; left &= left - 1) {
@@ -166,7 +167,7 @@ struct FinSchedule {
       w.r = fin_load_return(a, c, message, sends * FIN_SOURCES);
     } else if (w.r.token < sums && c.lane < EP_TOPK) {
       w.r.route = fin_words(a, a.rank, FIN_ROUTE, a.rank, w.r.token)[c.lane];
-      w.id = a.topk_ids[w.r.token * EP_TOPK + c.lane];
+      w.id = ep_load_id(a, w.r.token * EP_TOPK + c.lane);
     }
     return w;
   }

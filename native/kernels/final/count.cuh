@@ -88,11 +88,11 @@ EP_DEVICE void fin_place(const EpArgs &a, const EpCall &c, FinShared &s) {
   if (c.warp >= fin_count_warps(c)) return;
   FinRun run = fin_warp_ids(a, c);
   uint32_t *running = s.running[c.warp];
-  int32_t next = run.begin + c.lane < run.end ? a.topk_ids[run.begin + c.lane] : EP_NO_ID;
+  int32_t next = run.begin + c.lane < run.end ? ep_load_id(a, run.begin + c.lane) : EP_NO_ID;
   for (uint32_t first = run.begin; first < run.end; first += 32) {
     uint32_t j = first + c.lane;
-    int32_t id = next;
-    next = j + 32 < run.end ? a.topk_ids[j + 32] : EP_NO_ID;
+    int32_t id = ep_is_expert(next) ? next : EP_NO_ID;
+    next = j + 32 < run.end ? ep_load_id(a, j + 32) : EP_NO_ID;
     uint32_t same = __match_any_sync(EP_FULL_WARP, id);
     uint32_t before = __popc(same & ((1u << c.lane) - 1)), start = id >= 0 ? running[id] : 0;
     __syncwarp();

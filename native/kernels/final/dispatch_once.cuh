@@ -65,7 +65,7 @@ struct FinPosition {
 };
 EP_DEVICE FinPosition fin_load_position(const EpArgs &a, const EpCall &c, const FinShared &s, uint32_t token) {
   uint32_t at = token * EP_TOPK + c.lane;
-  FinPosition p = {c.lane < EP_TOPK ? a.topk_ids[at] : -1, -1, 0, 0};
+  FinPosition p = {c.lane < EP_TOPK ? ep_id(a, at) : -1, -1, 0, 0};
   if (c.lane < EP_TOPK) p.weight = static_cast<uint64_t>(__float_as_uint(a.weights[at])) << 32;
   if (p.id < 0) return p;
   p.owner = p.id / EP_LOCAL_EXPERTS;

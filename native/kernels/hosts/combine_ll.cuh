@@ -105,7 +105,7 @@ EP_DEVICE bool lh_await_far(const EpArgs &a, const LlCall &c, uint32_t token, in
 static __device__ void lh_combine_wait(const EpArgs &a, const LlCall &c) {
   for (uint32_t u = ll_from_top(c); u < static_cast<uint32_t>(a.tokens) * LL_CHUNKS; u += ll_all_warps(c)) {
     const uint32_t token = u / LL_CHUNKS, at = token * EP_TOPK + c.lane;
-    const int32_t id = c.lane < EP_TOPK ? ll_id(a, at) : -1;
+    const int32_t id = c.lane < EP_TOPK ? ep_id(a, at) : -1;
     const float weight = c.lane < EP_TOPK ? a.weights[at] : 0.0f;
     if (!lh_await_far(a, c, token, id) || !ll_reduce(a, c, token, id, weight, ll_column(u % LL_CHUNKS, c.lane))) return;
   }

@@ -51,7 +51,7 @@ static __device__ void ep_send_recipe(const EpArgs &a) {
   const uint32_t selections = static_cast<uint32_t>(a.tokens) * EP_TOPK;
   uint64_t *recipe = ep_own_word(a, ep_recipe_at(a, here));
   for (uint32_t i = threadIdx.x; i < selections; i += blockDim.x)
-    recipe[i] = static_cast<uint64_t>(__float_as_uint(a.weights[i])) << 32 | static_cast<uint32_t>(a.topk_ids[i]);
+    recipe[i] = static_cast<uint64_t>(__float_as_uint(a.weights[i])) << 32 | static_cast<uint32_t>(ep_id(a, i));
   __syncthreads();
   fence_acq_rel_sys(); /* the network reads what the whole block wrote */
   for (int32_t turn = 1 + static_cast<int32_t>(warp_id()); turn < EP_NODES; turn += static_cast<int32_t>(warps_in_block())) {
@@ -157,7 +157,7 @@ struct EpParts {
 
 EP_DEVICE bool ep_await_parts(const EpArgs &a, int64_t token, EpParts *p) {
   const uint32_t k = lane_id();
-  const int32_t expert = k < EP_TOPK ? a.topk_ids[token * EP_TOPK + k] : -1;
+  const int32_t expert = k < EP_TOPK ? ep_id(a, token * EP_TOPK + k) : -1;
   const int32_t node = ep_sends_to(a, expert) ? ep_node_of(expert / EP_LOCAL_EXPERTS) : -1;
   const uint32_t same = __match_any_sync(EP_FULL_WARP, node);
   const bool far = node >= 0 && node != ep_node_of(a.rank), alone = (same & (same - 1)) == 0;

@@ -7,7 +7,7 @@
 #include "hosts/ll_layout.cuh"
 
 EP_DEVICE int32_t lh_id(const EpArgs &a, uint32_t token) {
-  return lane_id() < EP_TOPK ? a.topk_ids[token * EP_TOPK + lane_id()] : -1;
+  return lane_id() < EP_TOPK ? ep_id(a, token * EP_TOPK + lane_id()) : -1;
 }
 
 /* Returns whether a fault drill (a fault caused on purpose) omits the counts for rank `owner`. With EP_ROUTE_RAIL the

@@ -40,7 +40,7 @@ EP_DEVICE EpTarget ep_rail_target(const EpArgs &a, int32_t expert, int32_t node,
  * host gets the token only once: of the positions with experts on that host, only the first has a target. */
 EP_DEVICE EpDestination ep_reserve(const EpArgs &a, int64_t token) {
   const uint32_t k = lane_id(), call = ep_round(a);
-  const int32_t expert = k < EP_TOPK ? a.topk_ids[token * EP_TOPK + k] : -1;
+  const int32_t expert = k < EP_TOPK ? ep_id(a, token * EP_TOPK + k) : -1;
   const bool sends = ep_sends_to(a, expert);
   const int32_t node = sends ? ep_node_of(expert / EP_LOCAL_EXPERTS) : -1;
   if (EP_ROUTE == EP_ROUTE_RAIL) {

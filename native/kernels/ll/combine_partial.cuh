@@ -63,7 +63,7 @@ EP_DEVICE bool ll_partial_unit(const EpArgs &a, const LlCall &c, uint32_t unit) 
   PartialSum s = {};
   s.slots = ll_return(a, a.rank, c.number, token, 0) + column;
   LlRoute route = ll_own_route(a, c, token);
-  int32_t id = mine ? ll_id(a, at) : -1;
+  int32_t id = mine ? ep_id(a, at) : -1;
   s.rank = id < 0 ? EP_RANKS : static_cast<uint32_t>(id) / EP_LOCAL_EXPERTS;
   s.weight = EP_F32_SUMS && mine ? a.weights[at] : 0.0f;
   ll_weigh_own(a, route, at);

@@ -160,7 +160,7 @@ EP_DEVICE bool ll_reduce(const EpArgs &a, const LlCall &c, uint32_t token, int32
 EP_DEVICE void ll_combine_wait(const EpArgs &a, const LlCall &c) {
   for (uint32_t u = ll_from_top(c); u < static_cast<uint32_t>(a.tokens) * LL_CHUNKS; u += ll_all_warps(c)) {
     uint32_t token = u / LL_CHUNKS, at = token * EP_TOPK + c.lane;
-    int32_t id = c.lane < EP_TOPK ? ll_id(a, at) : -1;
+    int32_t id = c.lane < EP_TOPK ? ep_id(a, at) : -1;
     float weight = EP_DIRECT && c.lane < EP_TOPK ? a.weights[at] : 1.0f;
     for (uint32_t v = 0; v < LL_STEP; v++)
       if (!ll_reduce(a, c, token, id, weight, ll_column(u % LL_CHUNKS, c.lane, v))) return;

@@ -3,6 +3,7 @@
  * names for the layout named masked. */
 #pragma once
 
+#include "common/ids.cuh"
 #include "ll/call.cuh"
 
 static const uint32_t LL_STEP = 1;
@@ -29,8 +30,6 @@ EP_DEVICE uint32_t ll_token_of(const LlRoute &, uint32_t place) { return place; 
 
 EP_DEVICE uint32_t ll_places(const EpArgs &a, uint32_t source) { return ll_tokens(a)[source]; }
 #endif
-
-EP_DEVICE int32_t ll_id(const EpArgs &a, uint32_t at) { return a.topk_ids[at]; }
 
 static const bool LL_LATE_WEIGHTS = false;
 EP_DEVICE void ll_send_weights(const EpArgs &, const LlCall &, uint32_t) {}

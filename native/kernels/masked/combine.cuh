@@ -25,7 +25,6 @@ EP_DEVICE uint32_t ll_places(const EpArgs &a, uint32_t source) {
   uint32_t messages = static_cast<uint32_t>(masked_messages(a)[source]);
   return messages <= static_cast<uint32_t>(a.max_tokens) ? messages : 0;
 }
-EP_DEVICE int32_t ll_id(const EpArgs &a, uint32_t at) { return ep_id(a, at); }
 
 /* The route of a message. Lane k has in `word` the row of top-k position k, or LL_NOWHERE. ll_route_at only begins the
  * loads. ll_checked_route waits for them, so a sender calls it when it needs the route. */

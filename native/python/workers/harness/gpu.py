@@ -12,7 +12,7 @@ import torch
 import torch.distributed as dist
 
 from .capture import Graphs
-from .gpu_beside import GPUBeside
+from .gpu_beside import GRAPH_SLEEP, GPUBeside
 from .judge import GPUSession
 from .streams import Streams
 from .tensors import dequantized, gain, quantized, tokens
@@ -20,7 +20,7 @@ from .tensors import dequantized, gain, quantized, tokens
 LEAST_CALLS = 20  # calls in a sample, so that its two events take less than 1 % of the time
 MANY_TOKENS = 1024  # with at least this many tokens, a sample has only LONG_CALLS calls
 LONG_CALLS = 4
-SLEEP = 200_000  # GPU clocks, about 100 us; the GPU waits so long while the host queues a round
+SLEEP = 200_000  # GPU clocks, about 100 us; the GPU waits so long while the host queues a round without a graph
 DECOY = 1 << 63  # this bit of the seed is inverted to draw the tokens of decoy()
 
 
@@ -283,11 +283,12 @@ class GPULibrary(GPUBeside):
 
         return self.graphs.capture(run) if self.clock == "chain" else run
 
-    def _between(self, go, sleep=SLEEP):
+    def _between(self, go):
         """Returns the seconds between an event before go() and an event after it. Before the first event the GPU
-        sleeps, so that the host can queue everything meanwhile."""
+        sleeps, so that the host can queue everything meanwhile. A graph that is launched too late would add up to
+        100 us to a round."""
         begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
-        torch.cuda._sleep(sleep)
+        torch.cuda._sleep(GRAPH_SLEEP if self.clock == "chain" else SLEEP)
         dist.all_reduce(self.flag)
         begin.record()
         go()

@@ -12,7 +12,7 @@ from .product import TorchProduct
 from .protocol import Failure
 from .streams import Round, seconds
 
-SLEEP = 2_000_000  # GPU clocks, about 1 ms; the GPU waits while the host launches a graph of many kernels
+GRAPH_SLEEP = 2_000_000  # GPU clocks, about 1 ms; the GPU waits so long while the host launches a graph
 VERIFIED = 4  # how often the product runs during each call whose outputs are checked
 
 
@@ -86,7 +86,7 @@ class GPUBeside(Library):
     def replayed(self, go, read):
         self.ranks.barrier()
         self.before_round()
-        self._between(go, SLEEP)
+        self._between(go)
         torch.cuda.synchronize()
         return read()
 

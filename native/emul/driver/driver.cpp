@@ -5,6 +5,7 @@
  *   EMUL_SMS    SMs of each GPU, 4 unless set
  *   EMUL_ARCH   compute capability, 90 unless set
  *   EMUL_PEERS  0: GPUs cannot access each other's memory
+ *   EMUL_FILES  0: GPUs have no memory that file descriptors share; 2: they have, but a process cannot import it
  *   EMUL_TRACE  file to which slow driver calls append their names */
 #include <dlfcn.h>
 #include <elf.h>
@@ -95,6 +96,8 @@ CUresult cuDeviceGetAttribute(int *v, CUdevice_attribute a, CUdevice d) {
     case CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR: *v = setting("EMUL_ARCH", 90) / 10; break;
     case CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR: *v = setting("EMUL_ARCH", 90) % 10; break;
     case CU_DEVICE_ATTRIBUTE_PCI_BUS_ID: *v = d + 1; break;
+    case CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED: *v = 1; break;
+    case CU_DEVICE_ATTRIBUTE_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR_SUPPORTED: *v = setting("EMUL_FILES", 1) != 0; break;
     default: *v = 0;
   }
   return CUDA_SUCCESS;

@@ -18,6 +18,8 @@ struct Allocation {
 std::mutex memory_lock;
 std::map<CUdeviceptr, Allocation> allocations;
 std::map<CUdeviceptr, size_t> mappings;
+std::map<CUdeviceptr, Allocation> reserved; /* by address; fd is not used */
+std::map<int, size_t> created; /* bytes by descriptor */
 size_t allocated;
 
 struct IpcHandle {
@@ -71,8 +73,74 @@ CUresult cuPointerGetAttribute(void *out, CUpointer_attribute what, CUdeviceptr 
   auto it = allocations.upper_bound(p);
   CUcontext owner = current;
   if (it != allocations.begin() && p - (--it)->first < it->second.bytes) owner = it->second.owner;
+  auto mapped = reserved.upper_bound(p);
+  if (mapped != reserved.begin() && p - (--mapped)->first < mapped->second.bytes) owner = mapped->second.owner;
   *static_cast<int *>(out) = static_cast<int>(reinterpret_cast<uintptr_t>(owner)) - 1;
   return CUDA_SUCCESS;
+}
+/* A handle of memory is a file descriptor plus 1. */
+CUresult cuMemGetAllocationGranularity(size_t *bytes, const CUmemAllocationProp *, CUmemAllocationGranularity_flags) {
+  *bytes = 65536;
+  return CUDA_SUCCESS;
+}
+CUresult cuMemCreate(CUmemGenericAllocationHandle *h, size_t n, const CUmemAllocationProp *, unsigned long long) {
+  trace(__func__);
+  if (!current) return CUDA_ERROR_INVALID_CONTEXT;
+  std::lock_guard<std::mutex> hold(memory_lock);
+  if (allocated + n > size_t{4} << 30) return CUDA_ERROR_OUT_OF_MEMORY;
+  int fd = memfd_create("emulated GPU", MFD_CLOEXEC);
+  if (fd < 0 || ftruncate(fd, static_cast<off_t>(n)) != 0) return CUDA_ERROR_OUT_OF_MEMORY;
+  allocated += n;
+  created[fd] = n;
+  *h = static_cast<CUmemGenericAllocationHandle>(fd) + 1;
+  return CUDA_SUCCESS;
+}
+CUresult cuMemRelease(CUmemGenericAllocationHandle h) {
+  trace(__func__);
+  std::lock_guard<std::mutex> hold(memory_lock);
+  int fd = static_cast<int>(h - 1);
+  auto it = created.find(fd);
+  if (it != created.end()) {
+    allocated -= it->second;
+    created.erase(it);
+  }
+  return close(fd) == 0 ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+}
+CUresult cuMemExportToShareableHandle(void *out, CUmemGenericAllocationHandle h, CUmemAllocationHandleType, unsigned long long) {
+  int fd = fcntl(static_cast<int>(h - 1), F_DUPFD_CLOEXEC, 0);
+  memcpy(out, &fd, sizeof fd);
+  return fd >= 0 ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+}
+CUresult cuMemImportFromShareableHandle(CUmemGenericAllocationHandle *h, void *given, CUmemAllocationHandleType) {
+  if (setting("EMUL_FILES", 1) == 2 || !setting("EMUL_PEERS", 1)) return CUDA_ERROR_NOT_SUPPORTED;
+  int fd = fcntl(static_cast<int>(reinterpret_cast<intptr_t>(given)), F_DUPFD_CLOEXEC, 0);
+  *h = static_cast<CUmemGenericAllocationHandle>(fd) + 1;
+  return fd >= 0 ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+}
+CUresult cuMemAddressReserve(CUdeviceptr *p, size_t n, size_t, CUdeviceptr, unsigned long long) {
+  trace(__func__);
+  void *m = mmap(nullptr, n, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  if (m == MAP_FAILED) return CUDA_ERROR_OUT_OF_MEMORY;
+  std::lock_guard<std::mutex> hold(memory_lock);
+  *p = reinterpret_cast<CUdeviceptr>(m);
+  reserved[*p] = {-1, n, current};
+  return CUDA_SUCCESS;
+}
+CUresult cuMemAddressFree(CUdeviceptr p, size_t n) {
+  std::lock_guard<std::mutex> hold(memory_lock);
+  return reserved.erase(p) == 1 && munmap(reinterpret_cast<void *>(p), n) == 0 ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+}
+/* Maps memory without access, as CUDA does. cuMemSetAccess gives access. */
+CUresult cuMemMap(CUdeviceptr p, size_t n, size_t at, CUmemGenericAllocationHandle h, unsigned long long) {
+  void *m = mmap(reinterpret_cast<void *>(p), n, PROT_NONE, MAP_SHARED | MAP_FIXED, static_cast<int>(h - 1), static_cast<off_t>(at));
+  return m == MAP_FAILED ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS;
+}
+CUresult cuMemUnmap(CUdeviceptr p, size_t n) {
+  void *m = mmap(reinterpret_cast<void *>(p), n, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED | MAP_NORESERVE, -1, 0);
+  return m == MAP_FAILED ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS;
+}
+CUresult cuMemSetAccess(CUdeviceptr p, size_t n, const CUmemAccessDesc *, size_t) {
+  return mprotect(reinterpret_cast<void *>(p), n, PROT_READ | PROT_WRITE) == 0 ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
 CUresult cuIpcGetMemHandle(CUipcMemHandle *h, CUdeviceptr p) {
   std::lock_guard<std::mutex> hold(memory_lock);

@@ -68,7 +68,10 @@ struct EpComm {
   int dtype_index[5];  /* by EpcommDType: index in the pack, -1: none */
   HeapAt at;
   DrvPointer heap[EPCOMM_MAX_RANKS]; /* 0 for ranks of other nodes */
-  int opened[EPCOMM_MAX_RANKS]; /* 1: opened by an IPC handle, must be closed */
+  int opened[EPCOMM_MAX_RANKS];      /* 1: heap of another process, must be closed */
+  uint64_t mapped[EPCOMM_MAX_RANKS]; /* bytes of a heap that is mapped by a descriptor, else 0 */
+  DrvMemory memory;                  /* of this rank's heap, if it is mapped */
+  int plain;                         /* 1: heaps are shared by IPC handles */
   DrvPointer handles[EPCOMM_MAX_RANKS];
   volatile EpFault *fault;      /* host memory that the device writes */
   DrvPointer fault_device;
@@ -114,7 +117,12 @@ typedef enum Step { STEP_CREATE = 1, STEP_RESET, STEP_RESET_END, STEP_DESTROY, S
 /* Gathers `bytes` bytes of each rank into `all`. Every rank passes its status so far. Returns EPCOMM_OK only if
  * all ranks pass EPCOMM_OK and the same step. */
 EpcommStatus exchange(EpComm *c, Step step, EpcommStatus status, const void *mine, void *all, size_t bytes);
-EpcommStatus exchange_heaps(EpComm *c, EpcommStatus status);
+
+/* The functions of share.c. share_heaps is collective. With `running`, another rank has made calls already. */
+EpcommStatus share_take(EpComm *c);
+void share_give(EpComm *c);
+EpcommStatus share_heaps(EpComm *c, EpcommStatus status, int running);
+void share_close(EpComm *c); /* closes the heaps of other processes */
 
 Place comm_place(void);
 

@@ -154,14 +154,6 @@ EpcommStatus comm_no_room(EpComm *c, uint64_t free_bytes) {
                   (double)free_bytes / (1 << 30));
 }
 
-static EpcommStatus take_heap(EpComm *c) {
-  size_t free_bytes = 0, total = 0;
-  c->driver->memory_info(&free_bytes, &total);
-  if (c->driver->alloc(&c->heap[c->options.rank], (size_t)c->at.bytes) == 0) return EPCOMM_OK;
-  c->heap[c->options.rank] = 0;
-  return comm_no_room(c, free_bytes);
-}
-
 static DrvResult take_mapped(EpComm *c, size_t bytes, void **host, DrvPointer *device) {
   DrvResult r = c->driver->host_alloc(host, bytes, DRV_HOST_PORTABLE | DRV_HOST_MAPPED);
   if (r != 0) {
@@ -190,7 +182,7 @@ static EpcommStatus take_memory(EpComm *c) {
   heap_layout(c);
   EpcommStatus s = take_records(c);
   if (c->nodes > 1) s = network_take(c, s);
-  else if (s == EPCOMM_OK) s = take_heap(c);
+  else if (s == EPCOMM_OK) s = share_take(c);
   return s == EPCOMM_OK ? heap_fill(c) : s;
 }
 
@@ -206,12 +198,12 @@ static EpcommStatus build(EpComm *c) {
   if (s == EPCOMM_OK) {
     s = take_memory(c);
     if (s == EPCOMM_OK) s = load_kernels(c);
-    s = c->nodes > 1 ? exchange(c, STEP_CREATE, s, NULL, NULL, 0) : exchange_heaps(c, s);
+    s = c->nodes > 1 ? exchange(c, STEP_CREATE, s, NULL, NULL, 0) : share_heaps(c, s, c->options.joins != 0);
     if (s == EPCOMM_OK) s = survive_begin(c);
     if (s == EPCOMM_OK) call_prepare(c);
     s = exchange(c, STEP_CREATE, s, NULL, NULL, 0);
   } else if (c->options.joins != 0 && s != EPCOMM_GATHER) {
-    s = exchange_heaps(c, s);
+    s = share_heaps(c, s, 1);
     s = exchange(c, STEP_CREATE, s, NULL, NULL, 0);
   }
   return s;
@@ -227,8 +219,7 @@ static EpcommStatus check_alive(EpComm *c) {
 static void take_down(EpComm *c, int meet) {
   const Driver *d = c->driver;
   if (d != NULL && c->context != NULL) d->context_set(c->context);
-  for (int r = 0; r < EPCOMM_MAX_RANKS; r++)
-    if (c->opened[r]) d->ipc_close(c->heap[r]);
+  share_close(c);
   int met = meet && exchange(c, STEP_FREE, check_alive(c), NULL, NULL, 0) == EPCOMM_OK;
   for (int i = 0; i < 2 * EPCOMM_MAX_SLOTS; i++)
     if (c->slots[i / 2].done[i % 2] != NULL) d->event_destroy(c->slots[i / 2].done[i % 2]);
@@ -237,7 +228,7 @@ static void take_down(EpComm *c, int meet) {
   if (c->told != NULL) d->host_free((void *)(uintptr_t)c->told);
   if (c->lost != NULL) d->host_free((void *)(uintptr_t)c->lost);
   if (c->nodes > 1) met ? network_give(c) : network_abandon(c);
-  else if (d != NULL && c->heap[c->options.rank] != 0) d->free(c->heap[c->options.rank]);
+  else if (d != NULL) share_give(c);
   pack_free(&c->pack);
 }
 

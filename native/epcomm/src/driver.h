@@ -8,12 +8,28 @@
 
 typedef int DrvResult;
 typedef int DrvDevice;
-typedef uint64_t DrvPointer;
+typedef uint64_t DrvPointer, DrvMemory;
 typedef void *DrvContext, *DrvModule, *DrvFunction, *DrvStream, *DrvEvent;
 
 typedef struct DrvIpcHandle {
   char bytes[64];
 } DrvIpcHandle;
+
+typedef struct DrvWhere {
+  int type, id;
+} DrvWhere;
+
+typedef struct DrvMemoryKind {
+  int type, handles;
+  DrvWhere where;
+  void *metadata;
+  char flags[8];
+} DrvMemoryKind;
+
+typedef struct DrvAccess {
+  DrvWhere where;
+  int flags;
+} DrvAccess;
 
 typedef struct DrvAttribute {
   int id;
@@ -33,6 +49,7 @@ typedef struct DrvLaunch {
 
 enum {
   DRV_SMS = 16, DRV_PCI_BUS = 33, DRV_PCI_SLOT = 34, DRV_PCI_DOMAIN = 50, DRV_MAJOR = 75, DRV_MINOR = 76,
+  DRV_MAPS_MEMORY = 102, DRV_SHARES_BY_FILE = 103, DRV_PINNED = 1, DRV_ON_DEVICE = 1, DRV_BY_FILE = 1, DRV_READ_WRITE = 3, DRV_RECOMMENDED = 1,
   DRV_FUNCTION_LOCAL = 3, DRV_FUNCTION_SHARED = 8, DRV_FUNCTION_THREADS = 0,
   DRV_LIMIT_STACK = 0,
   DRV_ATTRIBUTE_EARLY = 6,
@@ -66,6 +83,16 @@ typedef struct Driver {
   DrvResult (*memory_info)(size_t *, size_t *);
   DrvResult (*alloc)(DrvPointer *, size_t);
   DrvResult (*free)(DrvPointer);
+  DrvResult (*granularity)(size_t *, const DrvMemoryKind *, int);
+  DrvResult (*memory_create)(DrvMemory *, size_t, const DrvMemoryKind *, unsigned long long);
+  DrvResult (*memory_release)(DrvMemory);
+  DrvResult (*memory_export)(void *, DrvMemory, int, unsigned long long);
+  DrvResult (*memory_import)(DrvMemory *, void *, int);
+  DrvResult (*address_reserve)(DrvPointer *, size_t, size_t, DrvPointer, unsigned long long);
+  DrvResult (*address_free)(DrvPointer, size_t);
+  DrvResult (*map)(DrvPointer, size_t, size_t, DrvMemory, unsigned long long);
+  DrvResult (*unmap)(DrvPointer, size_t);
+  DrvResult (*set_access)(DrvPointer, size_t, const DrvAccess *, size_t);
   DrvResult (*host_alloc)(void **, size_t, unsigned);
   DrvResult (*host_pointer)(DrvPointer *, void *, unsigned);
   DrvResult (*host_free)(void *);

@@ -1,4 +1,4 @@
-/* Exchanges messages with the other ranks, and opens their heaps. */
+/* Exchanges messages with the other ranks. */
 #include <stdio.h>
 #include <string.h>
 #include <time.h>
@@ -58,13 +58,6 @@ EpcommStatus exchange(EpComm *c, Step step, EpcommStatus status, const void *min
   return judge(c, step, in, each);
 }
 
-typedef struct HeapMessage {
-  Place place;
-  uint64_t heap, context;
-  int32_t device, pad;
-  DrvIpcHandle handle;
-} HeapMessage;
-
 static void read_line(const char *path, char *out, size_t size) {
   FILE *f = fopen(path, "r");
   if (f == NULL) return;
@@ -105,67 +98,4 @@ Place comm_place(void) {
   p.process[1] = (uint64_t)getpid();
   read_line("/proc/sys/kernel/random/boot_id", p.host, sizeof p.host);
   return p;
-}
-
-static EpcommStatus open_near(EpComm *c, int rank, const HeapMessage *m) {
-  int can = 0;
-  c->heap[rank] = m->heap;
-  if (m->device == c->options.device) return EPCOMM_OK;
-  DrvResult r = c->driver->can_access_peer(&can, c->device, (DrvDevice)m->device);
-  if (r == 0 && !can)
-    return comm_say(c, EPCOMM_MACHINE, "GPU %d cannot address GPU %d of rank %d; choose GPUs that are linked", c->options.device,
-                    (int)m->device, rank);
-  if (r == 0) r = c->driver->enable_peer((DrvContext)(uintptr_t)m->context, 0);
-  return r == 0 || r == DRV_PEER_ALREADY ? EPCOMM_OK : comm_driver_error(c, r, "enable peer access");
-}
-
-static EpcommStatus open_far(EpComm *c, int rank, const HeapMessage *m) {
-  DrvPointer p = 0;
-  DrvResult r = c->driver->ipc_open(&p, m->handle, DRV_IPC_PEER_ACCESS);
-  if (r != 0) {
-    char words[DRIVER_WORDS];
-    driver_describe(c->driver, r, words);
-    return comm_say(c, EPCOMM_MACHINE, "GPU %d cannot map the heap of rank %d: %s; both GPUs must be of one host, linked, and "
-                    "visible to one IPC namespace", c->options.device, rank, words);
-  }
-  c->heap[rank] = p;
-  c->handles[rank] = m->heap;
-  c->opened[rank] = 1;
-  return EPCOMM_OK;
-}
-
-/* Returns 0 if a rank's process and heap are the same as before. Otherwise closes the rank's old heap and returns 1. */
-static int left_its_heap(EpComm *c, int rank, const HeapMessage *m) {
-  if (memcmp(&c->places[rank], &m->place, sizeof m->place) == 0 && (c->opened[rank] ? c->handles[rank] : c->heap[rank]) == m->heap) return 0;
-  if (c->opened[rank]) c->driver->ipc_close(c->heap[rank]);
-  c->opened[rank] = 0;
-  c->heap[rank] = 0;
-  return 1;
-}
-
-EpcommStatus exchange_heaps(EpComm *c, EpcommStatus status) {
-  HeapMessage mine, all[EPCOMM_MAX_RANKS];
-  memset(&mine, 0, sizeof mine);
-  memset(all, 0, sizeof all);
-  mine.place = comm_place();
-  mine.heap = c->heap[c->options.rank];
-  mine.context = (uint64_t)(uintptr_t)c->context;
-  mine.device = c->options.device;
-  if (status == EPCOMM_OK && c->options.ranks > 1) {
-    DrvResult r = c->driver->ipc_handle(&mine.handle, c->heap[c->options.rank]);
-    if (r != 0) status = comm_driver_error(c, r, "cuIpcGetMemHandle");
-  }
-  status = exchange(c, STEP_CREATE, status, &mine, all, sizeof mine);
-  for (int r = 0; r < c->options.ranks && status == EPCOMM_OK; r++) {
-    if (r == c->options.rank || !(c->gathers >> r & 1)) continue;
-    if (c->heap[r] != 0 && !left_its_heap(c, r, &all[r])) continue;
-    c->places[r] = all[r].place;
-    if (strncmp(all[r].place.host, mine.place.host, sizeof mine.place.host) != 0)
-      status = comm_say(c, EPCOMM_MACHINE, "rank %d is on another host, but these kernels reach only GPUs of one host; make a pack with --nodes", r);
-    else if (memcmp(all[r].place.process, mine.place.process, sizeof mine.place.process) == 0)
-      status = open_near(c, r, &all[r]);
-    else
-      status = open_far(c, r, &all[r]);
-  }
-  return status;
 }

@@ -129,7 +129,7 @@ static EpcommStatus grow_to(EpComm *c, uint64_t alive) {
   EpcommStatus s = r == 0 ? EPCOMM_OK : comm_driver_error(c, r, "wait for the device");
   c->gathers = alive;
   s = comm_agree(c, s);
-  if (s != EPCOMM_GATHER) s = exchange_heaps(c, s);
+  if (s != EPCOMM_GATHER) s = share_heaps(c, s, 1);
   if (s == EPCOMM_OK) {
     c->alive = alive;
     s = comm_clear(c);

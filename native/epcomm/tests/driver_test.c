@@ -12,6 +12,17 @@ SAME(launch_count, offsetof(DrvLaunch, count) == offsetof(CUlaunchConfig, numAtt
 SAME(attribute_size, sizeof(DrvAttribute) == sizeof(CUlaunchAttribute));
 SAME(attribute_value, offsetof(DrvAttribute, value) == offsetof(CUlaunchAttribute, value));
 SAME(handle_size, sizeof(DrvIpcHandle) == sizeof(CUipcMemHandle));
+SAME(memory_size, sizeof(DrvMemory) == sizeof(CUmemGenericAllocationHandle));
+SAME(kind_size, sizeof(DrvMemoryKind) == sizeof(CUmemAllocationProp));
+SAME(kind_handles, offsetof(DrvMemoryKind, handles) == offsetof(CUmemAllocationProp, requestedHandleTypes));
+SAME(kind_where, offsetof(DrvMemoryKind, where) == offsetof(CUmemAllocationProp, location));
+SAME(where, sizeof(DrvWhere) == sizeof(CUmemLocation) && offsetof(DrvWhere, id) == offsetof(CUmemLocation, id));
+SAME(access, sizeof(DrvAccess) == sizeof(CUmemAccessDesc) && offsetof(DrvAccess, flags) == offsetof(CUmemAccessDesc, flags));
+SAME(maps, (int)DRV_MAPS_MEMORY == (int)CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED);
+SAME(files, (int)DRV_SHARES_BY_FILE == (int)CU_DEVICE_ATTRIBUTE_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR_SUPPORTED);
+SAME(by_file, (int)DRV_BY_FILE == (int)CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR && (int)DRV_PINNED == (int)CU_MEM_ALLOCATION_TYPE_PINNED);
+SAME(on_device, (int)DRV_ON_DEVICE == (int)CU_MEM_LOCATION_TYPE_DEVICE && (int)DRV_READ_WRITE == (int)CU_MEM_ACCESS_FLAGS_PROT_READWRITE);
+SAME(recommended, (int)DRV_RECOMMENDED == (int)CU_MEM_ALLOC_GRANULARITY_RECOMMENDED);
 SAME(pointer_size, sizeof(DrvPointer) == sizeof(CUdeviceptr));
 SAME(early, (int)DRV_ATTRIBUTE_EARLY == (int)CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION);
 SAME(pci, (int)DRV_PCI_BUS == (int)CU_DEVICE_ATTRIBUTE_PCI_BUS_ID && (int)DRV_PCI_SLOT == (int)CU_DEVICE_ATTRIBUTE_PCI_DEVICE_ID &&

@@ -17,6 +17,13 @@ done
 for test in limits answers fits context stop machines; do
   step 600 "$test-processes" '' "$bin/epcomm-test" "$bin/test.pack" $test --processes --deadline 20 --most 12
 done
+# Ranks share heaps by IPC handles if GPUs have no memory that descriptors share, or if such memory cannot be imported.
+for files in 0 2; do
+  step 600 "calls-files-$files" '' env EMUL_GPUS=4 EMUL_FILES=$files "$bin/epcomm-test" "$bin/four.pack" calls --processes $patient --calls 6 --most 24
+done
+# Each of 4 ranks maps its own heap and three others.
+step 600 "descriptors" '' bash -c 'rm -f "$0"; EMUL_GPUS=4 EMUL_TRACE="$0" "$@" && test "$(grep -c cuMemAddressReserve "$0")" = 16' \
+  "$OUT/heaps.trace" "$bin/epcomm-test" "$bin/four.pack" calls --processes $patient --calls 2 --most 24
 step 600 "chain-processes" '' "$bin/epcomm-test" "$bin/test.pack" chain --processes $patient --calls 1 --replays 1 --most 4
 step 600 "killed-processes" '' "$bin/epcomm-test" "$bin/test.pack" killed --processes --deadline 1 --most 12
 step 600 "broken-processes" '' "$bin/epcomm-test" "$bin/test.pack" broken --processes

@@ -2,8 +2,8 @@
 # Compares epbench's kernels with other libraries on the GPUs of one host. Run it from the repository's root, after
 # `make peers-gpu` on a host with a compiler. The libraries must be installed as Python packages. sgl-deep-ep contains
 # DeepEP V1. Since version 0.1.1 it also contains V2. flashinfer-python contains FlashInfer. deepep2 is DeepEP V2 in
-# layout rank:packed. deepep2-expert and deepep2-expert:128 are V2 in layouts expert and expert:128. For V2, LD_PRELOAD
-# must name the NCCL with which V2 was built.
+# layout rank:packed. deepep2-expert and deepep2-expert:128 are V2 in layouts expert and expert:128. PyTorch must
+# load the NCCL with which V2 was built.
 #
 #   run-gpu.sh sweep     tunes every library on each of MODELS, with uniform and with skewed routing
 #   run-gpu.sh turns     measures again the configs that the sweeps chose; the libraries take turns

@@ -9,8 +9,8 @@ In mode `counts` DeepEP's host code waits for the counts (do_cpu_sync), so outpu
 rows. Such calls cannot be captured in a graph, and two events around the calls measure their time. FP8 tokens are
 cast before the call.
 
-V2 needs NCCL 2.30.4. Compile V2 with this NCCL, and set LD_PRELOAD to it, so that it is loaded in place of PyTorch's
-NCCL.
+V2 needs NCCL 2.30.4. Install this NCCL in PyTorch's environment, and compile V2 with it. V2 refuses to start if two
+NCCL libraries are loaded.
 """
 
 import os

@@ -225,15 +225,12 @@ func originOf(command []string) (origin, error) {
 
 // groupCases groups cases of the same problem, routing and seed. Each case of a group needs its own backend, because a
 // backend runs one workload at a time. If two cases of a group have the same backend, groupCases splits the group by
-// work (ep.Work.Key). It returns an error if two cases with the same work have the same backend.
+// work (ep.Work.Key). If that is not enough, it splits the parts by layout, because layouts rank and rank:packed have the
+// same work. It returns an error if two cases with the same work and layout have the same backend.
 func groupCases(cases []runCase) ([]sweep.Interleaving, error) {
 	var out []sweep.Interleaving
 	for _, group := range groupBy(cases, func(x runCase) string { return fmt.Sprint(x.problem.Key(), x.routing, x.seed) }) {
-		parts := [][]runCase{group}
-		if sharesBackend(group) != nil {
-			parts = groupBy(group, func(x runCase) string { return x.work })
-		}
-		for _, part := range parts {
+		for _, part := range apart(group) {
 			if x := sharesBackend(part); x != nil {
 				return nil, usagef("%s: the case %s, %d tokens, %s is also in another run of the same backend; give only one of the two runs", x.run, x.problem.Op, x.problem.Tokens, x.routing)
 			}
@@ -245,6 +242,22 @@ func groupCases(cases []runCase) ([]sweep.Interleaving, error) {
 		}
 	}
 	return out, nil
+}
+
+// apart splits a group until no part has two cases of one backend, or until all cases of a part have the same work and
+// layout.
+func apart(group []runCase) (parts [][]runCase) {
+	if sharesBackend(group) == nil {
+		return [][]runCase{group}
+	}
+	for _, part := range groupBy(group, func(x runCase) string { return x.work }) {
+		if sharesBackend(part) == nil {
+			parts = append(parts, part)
+			continue
+		}
+		parts = append(parts, groupBy(part, func(x runCase) string { return x.Problem.Layout.String() })...)
+	}
+	return parts
 }
 
 // groupBy groups cases by a key, in the order of first appearance.

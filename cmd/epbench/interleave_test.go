@@ -31,12 +31,17 @@ func TestGroupCases(t *testing.T) {
 	at := func(side, work string, tokens int) runCase {
 		return runCase{problem: ep.Problem{Op: ep.Dispatch, Tokens: tokens}, work: work, run: side, backend: side, routing: "uniform", seed: 1, Side: sweep.Side{Run: sides[side]}}
 	}
+	packed := func(x runCase) runCase {
+		x.Problem.Layout = ep.LayoutRankPacked
+		return x
+	}
 	for _, c := range []struct {
 		cases []runCase
 		want  string
 	}{
 		{[]runCase{at("deepep", "rank", 8), at("ll", "masked", 8), at("ours", "expert", 8), at("deepep", "rank", 128)}, "deepep ll ours, deepep"},
 		{[]runCase{at("deepep", "rank", 8), at("ours", "expert", 8), at("ours", "rank", 8), at("ll", "masked", 8)}, "deepep ours, ours, ll"},
+		{[]runCase{at("deepep", "rank", 8), at("ours", "rank", 8), packed(at("ours", "rank", 8)), packed(at("ll", "rank", 8))}, "deepep ours, ours ll"},
 		{[]runCase{at("deepep", "rank", 8), at("deepep", "rank", 8)}, "deepep: the case dispatch, 8 tokens, uniform is also in another run of the same backend; give only one of the two runs"},
 	} {
 		comparisons, err := groupCases(c.cases)

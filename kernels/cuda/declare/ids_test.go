@@ -41,7 +41,7 @@ func TestBadIDsCountAsMasked(t *testing.T) {
 	}
 }
 
-// spoilMaskedIDs replaces the ids of masked selections by other ids that are no experts.
+// spoilMaskedIDs replaces each masked id by another id that names no expert.
 func (e fastPair) spoilMaskedIDs() {
 	bad := []int32{-2, 8, 9, 1 << 30, -1 << 31}
 	n := 0
@@ -59,7 +59,7 @@ func (e fastPair) spoilMaskedIDs() {
 }
 
 // TestIDsAreReadInOnePlace: kernels read ids with the functions of common/ids.cuh, which know the width of an id.
-// epcomm/calls.cuh checks all 64 bits of ids, so it has its own.
+// epcomm/calls.cuh checks all 64 bits of ids, so it has functions of its own.
 func TestIDsAreReadInOnePlace(t *testing.T) {
 	for _, f := range everywhere() {
 		files, err := sources.Closure(f.source)

@@ -118,11 +118,12 @@ typedef enum Step { STEP_CREATE = 1, STEP_RESET, STEP_RESET_END, STEP_DESTROY, S
  * all ranks pass EPCOMM_OK and the same step. */
 EpcommStatus exchange(EpComm *c, Step step, EpcommStatus status, const void *mine, void *all, size_t bytes);
 
-/* The functions of share.c. share_heaps is collective. With `running`, another rank has made calls already. */
+/* The functions of share.c. share_heaps is collective. With `running`, this rank or a rank that it joins has made calls,
+ * and keeps its heap. */
 EpcommStatus share_take(EpComm *c);
 void share_give(EpComm *c);
 EpcommStatus share_heaps(EpComm *c, EpcommStatus status, int running);
-void share_close(EpComm *c); /* closes the heaps of other processes */
+void share_close(EpComm *c, uint64_t ranks); /* closes the heaps of a set of ranks of other processes */
 
 Place comm_place(void);
 

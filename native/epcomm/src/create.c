@@ -112,10 +112,17 @@ typedef struct Terms {
   uint32_t alive; /* ranks that call epcomm_create or epcomm_grow */
 } Terms;
 
+typedef struct Offer {
+  Terms terms;
+  int32_t plain, pad; /* EpComm.plain, which may differ */
+} Offer;
+
 EpcommStatus comm_agree(EpComm *c, EpcommStatus status) {
-  Terms mine, all[EPCOMM_MAX_RANKS];
+  Terms mine;
+  Offer offer, all[EPCOMM_MAX_RANKS];
   const EpcommOptions *o = &c->options;
   memset(&mine, 0, sizeof mine);
+  memset(&offer, 0, sizeof offer);
   memset(all, 0, sizeof all);
   if (status == EPCOMM_OK) {
     memcpy(mine.digest, c->pack.head->digest, 32);
@@ -131,17 +138,21 @@ EpcommStatus comm_agree(EpComm *c, EpcommStatus status) {
   mine.extra_bytes = o->extra_bytes;
   mine.survivors = o->survivors;
   mine.alive = (uint32_t)c->gathers;
-  status = exchange(c, STEP_CREATE, status, &mine, all, sizeof mine);
+  offer.terms = mine;
+  offer.plain = c->plain;
+  status = exchange(c, STEP_CREATE, status, &offer, all, sizeof offer);
   for (int r = 0; r < o->ranks && status == EPCOMM_OK; r++) {
+    const Terms *theirs = &all[r].terms;
     if (!(c->gathers >> r & 1)) continue;
-    if (memcmp(all[r].abi, mine.abi, 32) != 0)
+    c->plain |= all[r].plain; /* a new rank shares its heap as the running ranks do */
+    if (memcmp(theirs->abi, mine.abi, 32) != 0)
       status = comm_say(c, EPCOMM_DISAGREE, "the packs of ranks %d and %d have different kernels; give all ranks the same file", r, o->rank);
-    else if (memcmp(all[r].digest, mine.digest, 32) != 0)
+    else if (memcmp(theirs->digest, mine.digest, 32) != 0)
       status = comm_say(c, EPCOMM_DISAGREE, "ranks %d and %d have different packs; give all ranks the same file", r, o->rank);
-    else if (all[r].alive != mine.alive)
+    else if (theirs->alive != mine.alive)
       status = comm_say(c, EPCOMM_DISAGREE, "rank %d passed the set of ranks 0x%x, but rank %d passed 0x%x; all ranks must pass one set, in options.joins or "
-                        "to epcomm_grow", r, all[r].alive, o->rank, mine.alive);
-    else if (memcmp(&all[r], &mine, sizeof mine) != 0)
+                        "to epcomm_grow", r, theirs->alive, o->rank, mine.alive);
+    else if (memcmp(theirs, &mine, sizeof mine) != 0)
       status = comm_say(c, EPCOMM_DISAGREE, "rank %d has other options than rank %d: ranks, in_flight, reduced, debug, own_outputs, "
                         "dtypes, routing, extra_bytes and survivors must be the same", r, o->rank);
   }
@@ -219,7 +230,7 @@ static EpcommStatus check_alive(EpComm *c) {
 static void take_down(EpComm *c, int meet) {
   const Driver *d = c->driver;
   if (d != NULL && c->context != NULL) d->context_set(c->context);
-  share_close(c);
+  share_close(c, ~(uint64_t)0);
   int met = meet && exchange(c, STEP_FREE, check_alive(c), NULL, NULL, 0) == EPCOMM_OK;
   for (int i = 0; i < 2 * EPCOMM_MAX_SLOTS; i++)
     if (c->slots[i / 2].done[i % 2] != NULL) d->event_destroy(c->slots[i / 2].done[i % 2]);

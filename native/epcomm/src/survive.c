@@ -89,7 +89,9 @@ static EpcommStatus reset_to(EpComm *c, uint64_t alive) {
   c->alive = c->gathers = alive;
   s = comm_clear(c);
   if (s == EPCOMM_OK) s = write_peers(c);
-  return s == EPCOMM_OK ? meet(c, alive, 2) : s;
+  if (s == EPCOMM_OK) s = meet(c, alive, 2);
+  if (s == EPCOMM_OK) share_close(c, ~alive); /* their memory is free for new processes */
+  return s;
 }
 
 EpcommStatus survive_reset(EpComm *c, uint64_t alive) {

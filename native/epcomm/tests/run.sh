@@ -46,6 +46,9 @@ done
 for layout in rank rank-packed; do
   step 600 "lost-$layout" '' env EMUL_GPUS=4 "$bin/epcomm-test" "$bin/survivors-$layout.pack" lost --processes --deadline 0.5 --at rows
 done
+for files in 0 2; do
+  step 600 "grow-files-$files" '' env EMUL_GPUS=4 EMUL_FILES=$files "$bin/epcomm-test" "$bin/survivors-rank.pack" grow --processes --deadline 0.5
+done
 step 600 "grow-rank" '' env EMUL_GPUS=4 "$bin/epcomm-test" "$bin/survivors-rank.pack" grow --processes --deadline 0.5
 for test in grow refuse; do
   step 600 "$test" '' env EMUL_GPUS=8 "$bin/epcomm-test" "$bin/survivors.pack" $test --processes --deadline 0.5

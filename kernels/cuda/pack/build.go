@@ -35,9 +35,14 @@ func Build(r Request, compile Compile) (*Pack, error) {
 	if err := b.addAll(lookups); err != nil {
 		return nil, err
 	}
+	more, err := uncoveredNotes(r, lookups, b)
+	if err != nil {
+		return nil, err
+	}
 	if err := b.compileAll(compile); err != nil {
 		return nil, err
 	}
+	notes = append(notes, more...)
 	b.manifest = newManifest(b, lookups, notes)
 	data, err := b.encode()
 	if err != nil {

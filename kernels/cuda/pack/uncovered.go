@@ -5,8 +5,9 @@ import (
 	"slices"
 )
 
-// uncoveredNotes returns a note if token counts or routings without a row need more than half of a call's device memory.
-// For these the pack has the default config. In layout expert its kernels need several times the memory of the others.
+// uncoveredNotes returns a note if default configs alone need more than half of a call's device memory. A token count
+// or routing without a row gets the default config. In layout expert, default kernels need several times the memory of
+// tuned kernels.
 func uncoveredNotes(r Request, lookups []Lookup, whole *builder) ([]string, error) {
 	covered, some := coveredOnly(lookups)
 	if !some {
@@ -25,8 +26,8 @@ func uncoveredNotes(r Request, lookups []Lookup, whole *builder) ([]string, erro
 		"add rows for these with sweep --tokens and --routing", gibibytes(rest), gibibytes(all))}, nil
 }
 
-// coveredOnly leaves out the runs without a row. It keeps those for split phases, because few tables have rows for these.
-// It returns false if no run has a row.
+// coveredOnly returns the lookups without the runs that have no row. It keeps all runs of Halves, because few tables
+// have rows for them. It also returns whether any other run has a row.
 func coveredOnly(lookups []Lookup) (out []Lookup, some bool) {
 	for _, l := range lookups {
 		if l.Purpose != Halves {

@@ -8,8 +8,8 @@ import (
 	"github.com/epbench/epbench/tune/table"
 )
 
-// TestUncoveredMemoryIsNoted: a pack says that its default configs need most of the memory, if it has rows for some token
-// counts but not for all.
+// TestUncoveredMemoryIsNoted: a pack with rows for only some token counts notes that its default configs need most of
+// the memory.
 func TestUncoveredMemoryIsNoted(t *testing.T) {
 	const note = "only for the default configs of token counts or routings without a row"
 	noted := func(p *Pack) bool {

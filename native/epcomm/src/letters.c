@@ -5,12 +5,11 @@
 #include <string.h>
 #include <sys/random.h>
 #include <sys/socket.h>
-#include <sys/time.h>
 #include <sys/un.h>
 #include <time.h>
 #include <unistd.h>
 
-enum { SECONDS = 5 }; /* how long a process waits for all its letters, or to send one */
+enum { SECONDS = 5 }; /* how long a process waits for all its letters */
 
 /* Writes the address of a socket to *a. Returns its size. */
 static socklen_t address(struct sockaddr_un *a, const LetterBox *box) {
@@ -23,13 +22,9 @@ static socklen_t address(struct sockaddr_un *a, const LetterBox *box) {
 static int open_box(const LetterBox *box) {
   struct sockaddr_un a;
   const socklen_t size = address(&a, box);
-  const struct timeval limit = {SECONDS, 0};
   int s = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0);
-  if (s < 0) return -1;
-  int failed = bind(s, (struct sockaddr *)&a, size);
-  if (failed == 0) failed = setsockopt(s, SOL_SOCKET, SO_SNDTIMEO, &limit, sizeof limit);
-  if (failed == 0) return s;
-  close(s);
+  if (s >= 0 && bind(s, (struct sockaddr *)&a, size) == 0) return s;
+  if (s >= 0) close(s);
   return -1;
 }
 
@@ -76,7 +71,7 @@ int letter_send(int socket, const LetterBox *to, Letter letter, int file) {
   c->cmsg_type = SCM_RIGHTS;
   c->cmsg_len = CMSG_LEN(sizeof file);
   memcpy(CMSG_DATA(c), &file, sizeof file);
-  return sendmsg(socket, &p.head, MSG_NOSIGNAL) == (ssize_t)sizeof p.letter;
+  return sendmsg(socket, &p.head, MSG_DONTWAIT | MSG_NOSIGNAL) == (ssize_t)sizeof p.letter;
 }
 
 static int64_t milliseconds(void) {
@@ -100,7 +95,7 @@ int letter_receive(int socket, int64_t end, Letter *letter) {
     if (c != NULL && c->cmsg_level == SOL_SOCKET && c->cmsg_type == SCM_RIGHTS && c->cmsg_len == CMSG_LEN(sizeof file))
       memcpy(&file, CMSG_DATA(c), sizeof file);
     *letter = p.letter;
-    if (file >= 0 && n == (ssize_t)sizeof p.letter) return file;
+    if (file >= 0 && n == (ssize_t)sizeof p.letter && !(p.head.msg_flags & MSG_TRUNC)) return file;
     if (file >= 0) close(file);
   }
   return -1;

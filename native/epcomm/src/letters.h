@@ -5,7 +5,7 @@
 #include <stdint.h>
 
 typedef struct Letter {
-  uint64_t key;      /* of the sender's box. Only processes that got the box know the key */
+  uint64_t key; /* The key of the sender's box. Only processes that got the box know it. */
   int32_t rank, pad; /* the sender */
 } Letter;
 
@@ -17,10 +17,10 @@ typedef struct LetterBox {
 /* Opens a socket for letters, and fills *box. Returns the socket, or -1 if there is none. */
 int letter_open(LetterBox *box);
 
-/* Sends a letter with a descriptor. Returns whether it was sent. */
+/* Sends a letter with a descriptor, without waiting. Returns whether it was sent. */
 int letter_send(int socket, const LetterBox *to, Letter letter, int file);
 
-/* Returns the time until which a process waits for letters, if it begins to wait now. */
+/* Returns the end of a wait for letters that begins now. */
 int64_t letter_end(void);
 
 /* Waits for a letter with a descriptor. Returns the descriptor, or -1 if none came until the time `end`. Ignores

@@ -114,10 +114,10 @@ static int on_this_host(const HeapMessage *m, const HeapMessage *mine) {
   return strncmp(m->place.host, mine->place.host, sizeof mine->place.host) == 0;
 }
 
-/* Returns whether this rank maps the heap of `rank` by a descriptor. */
-static int by_file(const EpComm *c, const HeapMessage *all, int rank) {
+/* Returns whether `rank` runs in another process of this host. */
+static int is_far(const EpComm *c, const HeapMessage *all, int rank) {
   const HeapMessage *m = &all[rank], *mine = &all[c->options.rank];
-  if (rank == c->options.rank || !(c->gathers >> rank & 1) || m->mapped == 0) return 0;
+  if (rank == c->options.rank || !(c->gathers >> rank & 1)) return 0;
   return on_this_host(m, mine) && !in_this_process(m, mine);
 }
 
@@ -129,7 +129,7 @@ static int send_files(EpComm *c, const HeapMessage *all, int socket) {
   if (mine->mapped == 0) return 1;
   if (c->driver->memory_export(&file, c->memory, DRV_BY_FILE, 0) != 0) return 0;
   for (int r = 0; r < c->options.ranks; r++)
-    if (by_file(c, all, r)) ok &= letter_send(socket, &all[r].box, letter, file);
+    if (is_far(c, all, r)) ok &= letter_send(socket, &all[r].box, letter, file);
   close(file);
   return ok;
 }
@@ -166,16 +166,17 @@ static int receive_files(EpComm *c, const HeapMessage *all, int socket, uint64_t
   return ok;
 }
 
-/* Exchanges descriptors with the ranks of other processes. Returns whether all heaps are mapped. */
+/* Exchanges descriptors with the ranks of other processes. Returns whether all were sent, came, and could be mapped. */
 static int exchange_files(EpComm *c, const HeapMessage *all, int socket) {
   uint64_t wanted = 0;
-  int sockets = socket >= 0;
+  int letters = 0, sockets = socket >= 0;
   for (int r = 0; r < c->options.ranks; r++) {
-    if (!by_file(c, all, r)) continue;
-    wanted |= (uint64_t)1 << r;
+    if (!is_far(c, all, r) || (all[r].mapped == 0 && c->mapped[c->options.rank] == 0)) continue;
+    if (all[r].mapped != 0) wanted |= (uint64_t)1 << r;
     sockets &= all[r].box.key != 0;
+    letters = 1;
   }
-  if (wanted == 0) return 1;
+  if (!letters) return 1;
   return sockets && send_files(c, all, socket) && receive_files(c, all, socket, wanted);
 }
 
@@ -210,7 +211,7 @@ static EpcommStatus open_ipc(EpComm *c, int rank, const HeapMessage *m) {
 }
 
 /* Returns whether the heap of a rank that takes part in calls is open already. Closes the old heap of a rank that comes
- * back. Even if such a rank has the process and the address of before, it may have taken another heap. */
+ * back. Such a rank may have the same process and address, but another heap. */
 static int is_open(EpComm *c, int rank, const HeapMessage *m) {
   if (c->heap[rank] == 0) return 0;
   if (c->alive >> rank & 1 && memcmp(&c->places[rank], &m->place, sizeof m->place) == 0 &&
@@ -256,11 +257,11 @@ static EpcommStatus tell(EpComm *c, EpcommStatus status, HeapMessage *all, int *
 }
 
 typedef struct Outcome {
-  int32_t failed;  /* 1: the rank has not mapped all heaps */
-  int32_t running; /* 1: the rank or one that it joins has made calls */
+  int32_t failed;  /* 1: this rank has not mapped all heaps */
+  int32_t running; /* 1: this rank has made calls, or joins ranks that have */
 } Outcome;
 
-/* Exchanges the outcomes. Sets `sum` to what is true for any rank. */
+/* Exchanges the outcomes. Sets a member of *sum if any rank has set it. Returns the common status. */
 static EpcommStatus ask(EpComm *c, EpcommStatus s, const Outcome *mine, Outcome *sum) {
   Outcome all[EPCOMM_MAX_RANKS];
   memset(all, 0, sizeof all);
@@ -287,7 +288,7 @@ static EpcommStatus share_plainly(EpComm *c) {
   return share_heaps(c, s, 0);
 }
 
-/* Makes the same exchanges on all ranks, whatever fails: one of messages and one of outcomes. */
+/* Opens the heaps of all ranks. All ranks make the same exchanges, whatever fails: of messages, and of outcomes. */
 EpcommStatus share_heaps(EpComm *c, EpcommStatus status, int running) {
   HeapMessage all[EPCOMM_MAX_RANKS];
   Outcome mine = {0, running}, sum = {0, 0};
@@ -298,7 +299,8 @@ EpcommStatus share_heaps(EpComm *c, EpcommStatus status, int running) {
   if (told) s = open_others(c, all);
   if (told) mine.failed = !exchange_files(c, all, socket);
   s = ask(c, s, &mine, &sum);
-  if (socket >= 0) close(socket); /* not earlier: another program could take the name before all ranks have sent */
+  /* Until all ranks have sent, the socket keeps its name. Otherwise another program could take the name. */
+  if (socket >= 0) close(socket);
   if (s != EPCOMM_OK || !sum.failed) return s;
   if (sum.running)
     return comm_say(c, EPCOMM_MACHINE, "a rank cannot map the heap of another rank; start ranks with one network namespace, or start all ranks "

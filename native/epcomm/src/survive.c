@@ -139,7 +139,10 @@ static EpcommStatus grow_to(EpComm *c, uint64_t alive) {
   if (s == EPCOMM_OK) s = write_peers(c);
   if (s == EPCOMM_OK) call_prepare(c);
   if (s != EPCOMM_GATHER) s = exchange(c, STEP_CREATE, s, NULL, NULL, 0);
-  if (c->alive != alive) c->gathers = before;
+  if (c->alive != alive) {
+    c->gathers = before;
+    share_close(c, ~c->alive); /* else a rank that tries again may find no memory for its heap */
+  }
   return s;
 }
 

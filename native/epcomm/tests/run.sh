@@ -47,7 +47,7 @@ for layout in rank rank-packed; do
   step 600 "lost-$layout" '' env EMUL_GPUS=4 "$bin/epcomm-test" "$bin/survivors-$layout.pack" lost --processes --deadline 0.5 --at rows
 done
 for files in 0 2; do
-  step 600 "grow-files-$files" '' env EMUL_GPUS=4 EMUL_FILES=$files "$bin/epcomm-test" "$bin/survivors-rank.pack" grow --processes --deadline 0.5
+  step 600 "grow-files-$files" '' env EMUL_GPUS=4 EMUL_FILES=$files "$bin/epcomm-test" "$bin/survivors-rank.pack" grow --processes --deadline 2
 done
 step 600 "grow-rank" '' env EMUL_GPUS=4 "$bin/epcomm-test" "$bin/survivors-rank.pack" grow --processes --deadline 0.5
 for test in grow refuse; do
